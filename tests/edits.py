@@ -17,8 +17,10 @@ from torch_geometric.data import Batch, Data
 import graph_transplant as gt
 from graph_transplant.augment import CleanPass
 from graph_transplant.augment.base import EditedGraphs
+from graph_transplant.augment.pairing import Pairing
 from graph_transplant.augment.perturb import Perturbation
 from graph_transplant.graphs import GraphBatch
+from graph_transplant.nn import Prediction
 from oracles import assert_valid, edges_of, same_content
 
 
@@ -36,7 +38,10 @@ def copies(data: Data, count: int) -> GraphBatch:
 def drawn(augmentation: Perturbation, batch: GraphBatch, seed: int = 0) -> EditedGraphs:
     """The virtual graphs."""
     targets = torch.eye(2)[torch.arange(batch.num_graphs) % 2]
-    return augmentation.edit(batch, targets, np.random.default_rng(seed))
+    clean = clean_of(batch, targets)
+    return augmentation.transform(
+        augmentation.plan(clean, None, np.random.default_rng(seed)), clean
+    )
 
 
 def edited(augmentation: Perturbation, batch: GraphBatch, seed: int = 0) -> EditedGraphs:
@@ -95,3 +100,37 @@ def uniform(outcomes: Iterable[Hashable]) -> dict[Hashable, float]:
     """The same probability for all outcomes."""
     every = list(outcomes)
     return dict.fromkeys(every, 1 / len(every))
+
+
+class Fixed(Pairing):
+    """Pairs every graph with the source that a test names."""
+
+    def __init__(self, source_of: np.ndarray) -> None:
+        super().__init__()
+        self.source_of = source_of
+
+    def sources(self, *_: object) -> np.ndarray:
+        return self.source_of
+
+
+def clean_of(
+    batch: GraphBatch,
+    targets: Tensor | None = None,
+    *,
+    saliency: np.ndarray | None = None,
+    nodes: Tensor | None = None,
+) -> CleanPass:
+    """A clean pass without a model: graph i of class i, given saliency and node embeddings."""
+    targets = torch.eye(batch.num_graphs) if targets is None else targets
+    given = np.ones(batch.num_nodes, np.float32) if saliency is None else saliency
+    prediction = Prediction(torch.empty(0, 0) if nodes is None else nodes, None, targets, ())
+    return CleanPass(batch, targets, prediction, saliency=lambda _: torch.from_numpy(given))
+
+
+def planned(
+    method: gt.Augmentation, clean: CleanPass, source_of: np.ndarray, rng: np.random.Generator
+) -> Any:
+    """The plan of a mixing method with the given sources."""
+    method = copy.copy(method)
+    method.pairing = Fixed(source_of)
+    return method.plan(clean, None, rng)

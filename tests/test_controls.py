@@ -86,7 +86,7 @@ def test_all_permutations_are_equally_likely() -> None:
     batch = GraphBatch.from_pyg(Batch.from_data_list([lone] * 3000))
     saliency = torch.tensor([1.0, 2.0, 4.0, 8.0]).repeat(3000)
     mixed = mixed_with(saliency, batch, hops=0, anchors="random")
-    taken = mixed.plan.taken - 4 * mixed.source_of
+    taken = mixed.plan.part.item - 4 * mixed.source_of
     carried = (15 * mixed.source_share).round().astype(int)
     seen = Counter(zip(taken.tolist(), carried.tolist(), strict=True))
     agree(seen, uniform(itertools.product(range(4), (1, 2, 4, 8))))
@@ -103,7 +103,7 @@ def test_anchors_and_labels_follow_the_shuffled_values() -> None:
     mixed = mixed_with(hub, batch, hops=0)
     # Four deviations of shares of 600.
     assert (mixed.source_share == 1.0).mean() == pytest.approx(0.5, abs=0.085)
-    assert np.isin(batch.ptr[:-1], mixed.plan.taken).mean() == pytest.approx(0.1, abs=0.05)
+    assert np.isin(batch.ptr[:-1], mixed.plan.part.item).mean() == pytest.approx(0.1, abs=0.05)
 
 
 # ------------------------------------------------------------------ cuts alone, no saliency
@@ -181,7 +181,7 @@ def test_the_light_variant_takes_random_anchors_and_labels_by_size() -> None:
     clean = CleanPass(batch, torch.eye(10), lambda: pytest.fail("asked for a prediction"), Loss())
     mixed = light(clean, model=classifier(10), generator=generator(0))
     sizes = np.diff(batch.ptr)
-    taken = np.diff(mixed.plan.taken_ptr) / sizes[mixed.source_of]
-    rest = np.diff(mixed.plan.rest_ptr) / sizes
+    taken = np.diff(mixed.plan.part.ptr) / sizes[mixed.source_of]
+    rest = np.diff(mixed.plan.rest.ptr) / sizes
     assert mixed.label_weight.numpy() == pytest.approx(taken / (taken + rest))
     assert (mixed.edge_origin < 0).any()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
+from edits import clean_of, planned
 from foreign import Foreign
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.edge_predictor import EdgePredictor, straight_through
@@ -127,9 +128,9 @@ def new_weights(mixed: MixedGraphs) -> Tensor:
     plan, names = mixed.plan, mixed.node_origin.tolist()
     graph = mixed.batch.batch.tolist()
     place = {
-        (g, int(plan.pair_source[p]), int(plan.pair_destination[p])): p
+        (g, int(plan.pairs.source[p]), int(plan.pairs.destination[p])): p
         for g in range(6)
-        for p in range(plan.pair_ptr[g], plan.pair_ptr[g + 1])
+        for p in range(plan.pairs.ptr[g], plan.pairs.ptr[g + 1])
     }
     found = []
     for (tail, head), like in zip(edges_of(mixed.batch), mixed.edge_origin.tolist(), strict=True):
@@ -174,24 +175,25 @@ def test_few_gradient_pairs_draw_the_same_edges_and_keep_the_expected_gradient()
     psi = method.edge_predictor
     few = EdgePredictor(8, gradient_pairs=6)
     few.load_state_dict(psi.state_dict())
-    nodes, ones = clean.prediction.nodes, np.ones(clean.batch.num_nodes, np.float32)
-    plan = method.plan(clean.batch, ones, random(3).permutation(6), random(3), nodes=nodes)
-    u, v = plan.pair_source, plan.pair_destination
+    nodes = clean.prediction.nodes
+    given = clean_of(clean.batch, clean.targets, nodes=nodes)
+    plan = planned(method, given, random(3).permutation(6), random(3))
+    u, v = plan.pairs.source, plan.pairs.destination
     assert len(u) > 12
 
     def gradient(predictor: EdgePredictor, seed: int) -> tuple[Tensor, TransplantPlan]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                "graph_transplant.augment.edge_predictor.choice.distinct",
+                "graph_transplant.augment.edge_predictor.choice.sample_distinct",
                 lambda limit, count, rng: np.sort(random(seed).permutation(limit)[:count]),
             )
             # The same noise every time; the pairs that carry the gradient differ.
             weight, carrying = predictor.draw(nodes, u, v, random(4))
-        drawn = replace(plan, weight=weight)
+        drawn = replace(plan, weight=weight, soft_edges=True)
         needed = weight.detach().numpy() > 0.5
         needed[carrying] = True
         kept = drawn.only(needed)
-        mixed = method.carry_out(kept, clean.batch, clean.targets, ones, soft_edges=True)
+        mixed = method.transform(kept, given)
         loss = mixed.loss(as_predictor(model), Loss())
         return torch.autograd.grad(loss, predictor.outer.weight)[0].flatten(), drawn
 
@@ -281,7 +283,7 @@ def test_without_edge_weight_edges_are_hard_and_it_is_said_once() -> None:
         warnings.simplefilter("error")
         mixed = method(clean, model=predictor, generator=generator())
     assert mixed.batch.edge_weight is None
-    assert (mixed.edge_origin < 0).sum() == 2 * len(mixed.plan.pair_source) > 0
+    assert (mixed.edge_origin < 0).sum() == 2 * len(mixed.plan.pairs.source) > 0
     psi = list(method.edge_predictor.parameters())
     loss = mixed.loss(predictor, Loss())
     assert all(g is None for g in torch.autograd.grad(loss, psi, allow_unused=True))

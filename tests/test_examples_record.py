@@ -6,6 +6,7 @@ import copy
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def test_nothing_is_changed_and_the_seed_decides(motifs: GraphStore) -> None:
     model.train()
     with unchanged(model), unchanged(augmentations[0]):
         first = examples(model, augmentations, *parts(motifs), seed=1)
-    assert not augmentations[0]._looked_at_saliency
+    assert not augmentations[0]._warned_about_saliency
     assert first == examples(model, augmentations, *parts(motifs), seed=1)
 
 
@@ -142,8 +143,7 @@ def test_pairs_that_the_edge_predictor_left_apart_are_not_drawn(motifs: GraphSto
         clean = CleanPass(batch, torch.eye(6)[batch.y], model.run(batch))
         soft = transplant(clean, model=model, generator=torch.Generator().manual_seed(0))
     assert bool((soft.batch.edge_weight == 0).any())
-    saliency = clean.saliency(transplant.saliency).numpy()
-    hard = transplant.carry_out(soft.plan, batch, clean.targets, saliency)
+    hard = transplant.transform(replace(soft.plan, soft_edges=False), clean)
     assert hard.batch.edge_weight is None
     assert taken_apart(motifs, shown, batch, soft, soft.targets, str) == taken_apart(
         motifs, shown, batch, hard, hard.targets, str

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
+from edits import clean_of
 from graph_transplant.augment.base import CleanPass
 from graph_transplant.augment.g_mixup import (
     GMixup,
@@ -163,7 +164,9 @@ def test_pairs_are_joined_as_often_as_the_mixed_graphon_says() -> None:
     )
     mixup = with_graphons(graphons, mixing=(0.25, 0.25), pairing="cross-class", nodes=20)
     label = np.arange(800) % 2
-    plan = mixup.plan(torch.eye(2)[label], np.random.default_rng(4))
+    plan = mixup.plan(
+        clean_of(edgeless([1] * 800), torch.eye(2)[label]), None, np.random.default_rng(4)
+    )
     assert chisquare(np.bincount(plan.position)).pvalue > 1e-4
     graph, u, v = np.repeat(np.arange(800), 20), plan.first, plan.second
     assert (graph[u] == graph[v]).all()
@@ -183,9 +186,8 @@ def test_pairs_are_joined_as_often_as_the_mixed_graphon_says() -> None:
 
 
 def test_lambda_is_uniform_in_its_range() -> None:
-    plan = with_graphons(torch.full((2, 2, 2), 0.5)).plan(
-        torch.eye(2)[torch.arange(4000) % 2], np.random.default_rng(1)
-    )
+    clean = clean_of(edgeless([1] * 4000), torch.eye(2)[torch.arange(4000) % 2])
+    plan = with_graphons(torch.full((2, 2, 2), 0.5)).plan(clean, None, np.random.default_rng(1))
     assert kstest(plan.label_weight, "uniform", (0.1, 0.1)).pvalue > 1e-4
 
 
@@ -208,7 +210,8 @@ def test_labels_and_features_are_mixed_by_hand() -> None:
 
 def test_mixed_targets_stand_for_mixtures_of_graphons() -> None:
     mixup = with_graphons(torch.tensor([[[0.0]], [[1.0]]]), nodes=10)
-    plan = mixup.plan(torch.tensor([[0.7, 0.3]]).repeat(300, 1), np.random.default_rng(2))
+    clean = clean_of(edgeless([1] * 300), torch.tensor([[0.7, 0.3]]).repeat(300, 1))
+    plan = mixup.plan(clean, None, np.random.default_rng(2))
     share = len(plan.first) / (300 * 45)
     assert abs(share - 0.3) < 4.5 * math.sqrt(0.21 / (300 * 45))
 

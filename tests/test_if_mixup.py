@@ -12,9 +12,9 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
-from edits import mix
+from edits import clean_of, mix
 from foreign import Foreign
-from graph_transplant.augment.if_mixup import IfMixup, InterpolatedGraphs, interpolate
+from graph_transplant.augment.if_mixup import IfMixup, IfMixupPlan, InterpolatedGraphs
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.saliency import as_predictor
@@ -75,6 +75,12 @@ def check(result: InterpolatedGraphs, batch: GraphBatch, targets: Tensor) -> Non
     assert torch.equal(result.batch.y, result.targets)
 
 
+def interpolated(
+    batch: GraphBatch, source_of: np.ndarray, weight: np.ndarray
+) -> InterpolatedGraphs:
+    return IfMixup().transform(IfMixupPlan(source_of, weight), clean_of(batch))
+
+
 @given(batches(), seeds(), st.sampled_from([(1.0, 1.0), (20.0, 1.0), (0.02, 0.02)]))
 def test_any_batch(data: Batch, seed: int, parameters: tuple[float, float]) -> None:
     batch, untouched = GraphBatch.from_pyg(data), GraphBatch.from_pyg(data.clone())
@@ -84,7 +90,7 @@ def test_any_batch(data: Batch, seed: int, parameters: tuple[float, float]) -> N
     check(result, batch, targets)
     # One source for all, of which nothing or everything is there.
     source_of, weight = np.zeros_like(result.source_of), np.arange(batch.num_graphs) % 2.0
-    check(interpolate(batch, targets, source_of, weight), batch, targets)
+    check(interpolated(batch, source_of, weight), batch, targets)
 
 
 @pytest.mark.parametrize("conv", ["gcn", "gcs", "gin", "gat"])
@@ -92,16 +98,14 @@ def test_a_graph_mixed_with_itself_is_itself_to_a_model(conv: str) -> None:
     batch = GraphBatch.from_pyg(random_batch(generator(5)))
     model = gt.GraphClassifier(3, 8, conv=conv, hidden=8, dropout=0.0, seed=0)
     weight = np.random.default_rng(0).random(8)
-    result = interpolate(batch, torch.eye(8), np.arange(8), weight)
+    result = interpolated(batch, np.arange(8), weight)
     torch.testing.assert_close(result.logits(model), model.run(batch).logits, rtol=1e-4, atol=1e-5)
 
 
 def test_weights_keep_type_and_gradient() -> None:
     data = random_batch(generator(2), graphs=3, edge_weight=True)
     data.x, data.edge_weight = data.x.double(), data.edge_weight.double().requires_grad_()
-    result = interpolate(
-        GraphBatch.from_pyg(data), torch.eye(3), np.array([1, 2, 0]), np.full(3, 0.25)
-    )
+    result = interpolated(GraphBatch.from_pyg(data), np.array([1, 2, 0]), np.full(3, 0.25))
     assert result.batch.x.dtype == result.batch.edge_weight.dtype == torch.double
     (gradient,) = torch.autograd.grad(result.batch.edge_weight.sum(), data.edge_weight)
     torch.testing.assert_close(gradient, torch.ones_like(gradient))  # 3/4 here, 1/4 as a source

@@ -72,16 +72,16 @@ def test_gathered_graphs_are_those_pyg_collates(batch: Batch, data: st.DataObjec
     edge_start = whole.row_ptr[whole.ptr]
     first = np.repeat(whole.ptr[:-1], np.diff(edge_start))  # of the graph of every edge
     row, column = structure.rows_of(whole.row_ptr) - first, whole.column - first
-    ptr, row_ptr, column, nodes, edges = structure.gather(
+    gathered, nodes, edges = structure.gather(
         np.array(chosen, np.int64), whole.ptr[:-1], np.diff(whole.ptr),
         edge_start[:-1], np.diff(edge_start), row, column,
     )  # fmt: skip
     if not chosen:
-        assert ptr.tolist() == row_ptr.tolist() == [0]
+        assert gathered.ptr.tolist() == gathered.row_ptr.tolist() == [0]
         return
     expected = Batch.from_data_list([whole.to_pyg()[g] for g in chosen])
     found = whole.derive(
-        ptr, row_ptr, column,
+        gathered,
         nodes=whole.nodes_like(nodes), edges=whole.edges_like(edges), y=expected.y,
     )  # fmt: skip
     assert_valid(found)
@@ -93,9 +93,7 @@ def test_gathered_graphs_are_those_pyg_collates(batch: Batch, data: st.DataObjec
 def test_induced_graphs_are_those_of_pyg(batch: Batch, seed: int) -> None:
     whole, random = GraphBatch.from_pyg(batch), np.random.default_rng(seed)
     keep, keep_edge = random.random(whole.num_nodes) < 0.6, random.random(whole.num_edges) < 0.7
-    ptr, row_ptr, column, nodes, edges = structure.induced(
-        whole.ptr, whole.row_ptr, whole.column, keep, keep_edge
-    )
+    (ptr, row_ptr, column), nodes, edges = structure.induced(whole.csr, keep, keep_edge)
     expected, number = subgraph(
         torch.from_numpy(keep),
         whole.edge_index[:, keep_edge],
@@ -146,16 +144,16 @@ def test_a_batch_holds_what_the_pyg_batch_holds(batch: Batch) -> None:
 @given(batches())
 def test_every_edge_is_near_both_of_its_ends(batch: Batch) -> None:
     ours = GraphBatch.from_pyg(batch)
-    near_ptr, near, edge = ours.near
+    ptr, node, edge = ours.neighbours
     ends = edges_of(ours)
     for graph in graphs_of(ours):
         for v in graph:
-            here = slice(near_ptr[v], near_ptr[v + 1])
+            here = slice(ptr[v], ptr[v + 1])
             expected = [u for u, _ in graph.in_edges(v)]
             if not ours.symmetric:  # an undirected edge stands in both directions already
                 expected += [u for _, u in graph.out_edges(v)]
-            assert near[here].tolist() == sorted(expected)
-            for u, e in zip(near[here].tolist(), edge[here].tolist(), strict=True):
+            assert node[here].tolist() == sorted(expected)
+            for u, e in zip(node[here].tolist(), edge[here].tolist(), strict=True):
                 assert ends[e] in ((u, v), (v, u))
 
 
@@ -240,11 +238,11 @@ def test_shares_are_floors_of_the_decimal_product(ratio: str) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_every_set_is_equally_likely(count: int) -> None:
     random = np.random.default_rng(count)
-    drawn = Counter(tuple(choice.distinct(5, count, random).tolist()) for _ in range(4000))
+    drawn = Counter(tuple(choice.sample_distinct(5, count, random).tolist()) for _ in range(4000))
     chosen: Counter[tuple[int, ...]] = Counter()
     for _ in range(4000):
         items = np.arange(7)  # of which the first five are to choose from
-        choice.choose(items, 5, count, random)
+        choice.shuffle_front(items, 5, count, random)
         assert sorted(items) == list(range(7))
         chosen[tuple(sorted(items[:count].tolist()))] += 1
     for seen in (drawn, chosen):
@@ -252,7 +250,7 @@ def test_every_set_is_equally_likely(count: int) -> None:
 
 
 def test_distinct_numbers_below_a_large_bound() -> None:
-    drawn = choice.distinct(10**12, 1000, np.random.default_rng(0))
+    drawn = choice.sample_distinct(10**12, 1000, np.random.default_rng(0))
     assert len(set(drawn.tolist())) == 1000
     assert 10**11 < drawn.mean() < 9 * 10**11
 

@@ -29,8 +29,9 @@ def copies(graph: nx.Graph, count: int) -> GraphBatch:
 
 def sam(batch: GraphBatch, seed: int = 0, adjust: bool = True) -> tuple[NodeSamPlan, EditedGraphs]:
     method = NodeSam(adjust)
-    plan = method.plan(batch, np.random.default_rng(seed))
-    return plan, method.carry_out(plan, batch, torch.eye(batch.num_graphs))
+    clean = edits.clean_of(batch)
+    plan = method.plan(clean, None, np.random.default_rng(seed))
+    return plan, method.transform(plan, clean)
 
 
 # ------------------------------------------------------------------ the oracle
@@ -43,7 +44,7 @@ def replay(
 
     Edges carry ``like`` and ``origin``; the second half is the node ``nodes + number``.
     """
-    node, half = int(plan.split[number]), batch.num_nodes + number
+    node, half = int(plan.splits.split[number]), batch.num_nodes + number
     after = nx.MultiDiGraph()
     after.add_nodes_from([*graph, half])
     for tail, head, edge in graph.edges(data="number"):
@@ -53,18 +54,18 @@ def replay(
         elif node in (tail, head):
             other = head if tail == node else tail
             swapped = tuple(half if end == node else end for end in (tail, head))
-            if plan.shared[other]:
+            if plan.splits.shared[other]:
                 ends.append((*swapped, -1))
-            elif plan.moved[other]:
+            elif plan.splits.moved[other]:
                 ends = [(*swapped, edge)]
         for one, two, origin in ends:
             after.add_edge(one, two, like=edge, origin=origin)
-    like = int(plan.between[number])
+    like = int(plan.splits.between[number])
     after.add_edge(node, half, like=like, origin=-1)
     if batch.symmetric:
         after.add_edge(half, node, like=like, origin=-1)
 
-    kept, merged = int(plan.kept[number]), int(plan.merged[number])
+    kept, merged = int(plan.merges.kept[number]), int(plan.merges.merged[number])
     assert after.has_edge(kept, merged) or after.has_edge(merged, kept)
     result = nx.MultiDiGraph()
     result.add_nodes_from(v for v in after if v != merged)
@@ -91,16 +92,16 @@ def check(batch: GraphBatch, seed: int) -> None:
     plan, virtual = sam(batch, seed)
     assert_valid(virtual.batch)
     assert np.array_equal(virtual.batch.ptr, batch.ptr)
-    assert not (plan.moved & plan.shared).any()
+    assert not (plan.splits.moved & plan.splits.shared).any()
     wanted, ends, nodes = Counter(), edges_of(batch), batch.num_nodes
     expected_x = None if batch.x is None else batch.x.clone()
     made = graphs_of(virtual.batch)
     for number, graph in enumerate(graphs_of(batch)):
-        node, merged = int(plan.split[number]), int(plan.merged[number])
+        node, merged = int(plan.splits.split[number]), int(plan.merges.merged[number])
         near = neighbours(graph, {node}) - {node}
-        assert {v for v in graph if plan.moved[v] or plan.shared[v]} <= near
-        assert {v for v in graph if plan.shared[v]} <= triangle_nodes(graph, node)[0]
-        like = int(plan.between[number])
+        assert {v for v in graph if plan.splits.moved[v] or plan.splits.shared[v]} <= near
+        assert {v for v in graph if plan.splits.shared[v]} <= triangle_nodes(graph, node)[0]
+        like = int(plan.splits.between[number])
         assert (set(ends[like]) - near == {node}) if near else like == -1
 
         expected = replay(graph, plan, number, batch)
@@ -111,7 +112,9 @@ def check(batch: GraphBatch, seed: int) -> None:
         if expected_x is not None:
             other = merged if merged < nodes else node
             expected_x[other] = batch.x[node]
-            expected_x[plan.kept[number]] = (batch.x[plan.kept[number]] + batch.x[other]) / 2
+            expected_x[plan.merges.kept[number]] = (
+                batch.x[plan.merges.kept[number]] + batch.x[other]
+            ) / 2
         parts = nx.number_weakly_connected_components
         assert parts(made[number]) == parts(graph)
     found = list(zip(edges_of(virtual.batch), virtual.edge_origin.tolist(), strict=True))
@@ -148,7 +151,7 @@ def test_fields_without_a_mean_are_those_of_the_node_that_stays() -> None:
     plan, virtual = sam(GraphBatch.from_pyg(data))
     assert torch.equal(virtual.batch.nodes["x"], data.x[virtual.node_origin])
     assert torch.equal(virtual.batch.nodes["mask"], data.mask[virtual.node_origin])
-    assert np.array_equal(virtual.node_origin[plan.kept], plan.kept)
+    assert np.array_equal(virtual.node_origin[plan.merges.kept], plan.merges.kept)
 
 
 # ------------------------------------------------------------------ the draws
@@ -158,22 +161,22 @@ def test_split_nodes_sides_and_merged_edges_are_uniform() -> None:
     batch = copies(nx.path_graph(4), 6000)
     plan, _ = sam(batch, 11)
     start = batch.ptr[:-1]
-    local = plan.split - start
+    local = plan.splits.split - start
     assert chisquare(np.bincount(local)).pvalue > 1e-4
     degree = int(np.array([1, 2, 2, 1])[local].sum())
-    assert binomtest(int(plan.moved.sum()), degree).pvalue > 1e-4
-    assert not plan.shared.any()
+    assert binomtest(int(plan.splits.moved.sum()), degree).pvalue > 1e-4
+    assert not plan.splits.shared.any()
     # The first end was split: of four edges one joins the halves, and two are far from both.
     first = np.flatnonzero(local == 0)
-    ends = np.stack((plan.kept[first], plan.merged[first])) - start[first]
-    ends[1, plan.merged[first] >= batch.num_nodes] = 4  # the second half
+    ends = np.stack((plan.merges.kept[first], plan.merges.merged[first])) - start[first]
+    ends[1, plan.merges.merged[first] >= batch.num_nodes] = 4  # the second half
     named = Counter(tuple(sorted(pair)) for pair in ends.T.tolist())
     halves = [named[0, 4], named[0, 1] + named[1, 4], named[1, 2], named[2, 3]]
     assert sum(halves) == len(first)
     assert chisquare(halves).pvalue > 1e-4
     # The edge between the halves is like either edge of an inner node.
     inner = np.flatnonzero(local == 1)
-    senders = np.array(edges_of(batch))[plan.between[inner], 0] - start[inner]
+    senders = np.array(edges_of(batch))[plan.splits.between[inner], 0] - start[inner]
     assert chisquare(np.bincount(senders)[[0, 2]]).pvalue > 1e-4
 
 
@@ -199,10 +202,10 @@ def test_triangle_nodes_are_shared_as_often_as_the_formula_says(graph: nx.Graph)
         c = graph.number_of_edges() - 2 - 3 * triangles / graph.degree(node)
         h = (math.sqrt(c**2 + 4 * triangles * len(graph) - 6 * triangles) - c) / 2
         chances[node] = min(h / len(closing), 1.0), len(closing)
-    drawn = [chances[node] for node in (plan.split - batch.ptr[:-1]).tolist()]
+    drawn = [chances[node] for node in (plan.splits.split - batch.ptr[:-1]).tolist()]
     expected = sum(chance * size for chance, size in drawn)
     variance = sum(chance * (1 - chance) * size for chance, size in drawn)
-    assert abs(int(plan.shared.sum()) - expected) < 4 * math.sqrt(variance) + 1e-9
+    assert abs(int(plan.splits.shared.sum()) - expected) < 4 * math.sqrt(variance) + 1e-9
 
 
 def test_adjustment_keeps_the_expected_number_of_edges() -> None:

@@ -129,9 +129,7 @@ def test_walks_are_powers_of_a_matrix(kind: dict[str, bool], steps: int) -> None
     batch = batch_of(3, **kind)
     graphs = GraphBatch.from_pyg(batch)
     ones = np.ones(graphs.num_edges, np.float32)
-    found = return_probabilities(
-        graphs.ptr, graphs.row_ptr, graphs.column, ones, graphs.symmetric, steps
-    )
+    found = return_probabilities(graphs.csr, ones, graphs.symmetric, steps)
     matrix = np.zeros((batch.num_nodes, batch.num_nodes))
     np.add.at(matrix, tuple(batch.edge_index.flip(0).numpy()), 1.0)
     matrix /= np.maximum(matrix.sum(1, keepdims=True), 1)
@@ -142,9 +140,8 @@ def test_walks_are_powers_of_a_matrix(kind: dict[str, bool], steps: int) -> None
     total = np.diff(graphs.row_ptr).astype(float)  # every edge weighs one
     dense, sparse = np.zeros((2, batch.num_nodes, steps), np.float32)
     for first, last in pairwise(graphs.ptr):
-        rows = graphs.row_ptr, graphs.column, ones, total
-        powers_of_matrix(first, last, *rows, dense)
-        walks_from_nodes(first, last, *rows, graphs.symmetric, sparse)
+        powers_of_matrix(first, last, graphs.csr, ones, total, dense)
+        walks_from_nodes(first, last, graphs.csr, ones, total, graphs.symmetric, sparse)
     np.testing.assert_allclose(dense, expected, atol=1e-6)
     np.testing.assert_allclose(sparse, expected, atol=1e-6)
 

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from edits import both_ways, mix
+from edits import both_ways, clean_of, mix, planned
 from graph_transplant.augment.sub_mix import SubMix, SubMixedGraphs, SubMixPlan
 from graph_transplant.graphs import GraphBatch
 from oracles import assert_valid, edges_of, floor_share, graphs_of, same_content
@@ -37,8 +37,8 @@ def batch_of(*graphs: Data) -> GraphBatch:
 def sets_of(plan: SubMixPlan) -> list[tuple[list[int], list[int]]]:
     """S and S_π of every mixed graph, from the root outward."""
     return [
-        (plan.replaced[a:b].tolist(), plan.brought[a:b].tolist())
-        for a, b in itertools.pairwise(plan.ptr)
+        (plan.replaced.item[a:b].tolist(), plan.brought[a:b].tolist())
+        for a, b in itertools.pairwise(plan.replaced.ptr)
     ]
 
 
@@ -121,7 +121,9 @@ def test_any_batch(data: Batch, seed: int, size: float) -> None:
     assert_valid(mixed.batch)
     check_plan(mixed.plan, batch, size)
     check_mixed(mixed, batch, torch.eye(batch.num_graphs))
-    plan = SubMix(size).plan(batch, np.zeros_like(mixed.source_of), np.random.default_rng(seed))
+    plan = planned(
+        SubMix(size), clean_of(batch), np.zeros_like(mixed.source_of), np.random.default_rng(seed)
+    )
     check_plan(plan, batch, size)  # one source for all of them
 
 
@@ -158,11 +160,11 @@ def test_roots_and_sizes_are_uniform_and_independent() -> None:
     # Rings of 10 and 15 nodes, each the other's source: up to 0.5 · 10 nodes change places.
     batch = batch_of(*([cycle(10), cycle(15)] * 400))
     source_of = np.arange(800) ^ 1
-    plan = SubMix(0.5).plan(batch, source_of, np.random.default_rng(4))
-    assert np.unique(np.diff(plan.ptr)).tolist() == [1, 2, 3, 4, 5]
-    assert chisquare(np.bincount(np.diff(plan.ptr))[1:]).pvalue > 1e-4
-    mine = plan.replaced[plan.ptr[:-1]] - batch.ptr[:-1]
-    theirs = plan.brought[plan.ptr[:-1]] - batch.ptr[source_of]
+    plan = planned(SubMix(0.5), clean_of(batch), source_of, np.random.default_rng(4))
+    assert np.unique(np.diff(plan.replaced.ptr)).tolist() == [1, 2, 3, 4, 5]
+    assert chisquare(np.bincount(np.diff(plan.replaced.ptr))[1:]).pvalue > 1e-4
+    mine = plan.replaced.item[plan.replaced.ptr[:-1]] - batch.ptr[:-1]
+    theirs = plan.brought[plan.replaced.ptr[:-1]] - batch.ptr[source_of]
     for owner, size in ((0, 10), (1, 15)):
         for roots in (mine[owner::2], theirs[1 - owner :: 2]):
             assert chisquare(np.bincount(roots, minlength=size)).pvalue > 1e-4
@@ -172,21 +174,20 @@ def test_roots_and_sizes_are_uniform_and_independent() -> None:
 
 
 def test_a_source_that_serves_several_times_is_cut_anew_each_time() -> None:
-    plan = SubMix(0.5).plan(
-        batch_of(*[cycle(12)] * 7), np.zeros(7, np.int64), np.random.default_rng(1)
-    )
+    clean = clean_of(batch_of(*[cycle(12)] * 7))
+    plan = planned(SubMix(0.5), clean, np.zeros(7, np.int64), np.random.default_rng(1))
     assert len({brought[0] for _, brought in sets_of(plan)}) > 3
 
 
 def test_ties_are_broken_at_random() -> None:
     # A star seen from its centre: every leaf is as near.
     batch = batch_of(*[graph(7, *((0, leaf) for leaf in range(1, 7)))] * 3000)
-    plan = SubMix(0.4).plan(batch, np.arange(3000), np.random.default_rng(2))
+    plan = planned(SubMix(0.4), clean_of(batch), np.arange(3000), np.random.default_rng(2))
     second = [one[1] % 7 for one, _ in sets_of(plan) if one[0] % 7 == 0 and len(one) == 2]
     assert chisquare(np.bincount(second, minlength=7)[1:]).pvalue > 1e-4
 
 
 def test_nodes_further_than_sixteen_steps_are_never_taken() -> None:
     batch = batch_of(*[graph(100, *((v, v + 1) for v in range(99)))] * 300)
-    plan = SubMix(1.0).plan(batch, np.arange(300), np.random.default_rng(0))
+    plan = planned(SubMix(1.0), clean_of(batch), np.arange(300), np.random.default_rng(0))
     assert max(abs(v - one[0]) for one, _ in sets_of(plan) for v in one) == 16

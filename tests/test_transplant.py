@@ -12,11 +12,12 @@ from scipy.stats import beta, binomtest, kstest
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
-from edits import agree, both_ways, uniform
+from edits import agree, both_ways, clean_of, planned, uniform
 from graph_transplant.augment.transplant import GraphTransplant, TransplantPlan
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels import transplant as kernel
+from graph_transplant.kernels.arrays import Segments
 from oracles import assert_valid, floor_share, graphs_of, neighbours, same_content
 from strategies import generator, random_batch
 
@@ -36,12 +37,12 @@ def cut(
     hops: int = 0, share: float = 0.5, seed: int = 0,
 ) -> list[tuple[int, ...]]:  # fmt: skip
     """Cut the first graph so many times; by salient anchors if saliency is given."""
-    weights = np.ones(batch.num_nodes, np.float32) if saliency is None else saliency
-    kept, ptr, _, _ = kernel.cut(
-        np.zeros(times, np.int64), batch.ptr, *batch.near[:2], weights, saliency is not None, False,
+    weights = kernel.NO_SALIENCY if saliency is None else saliency
+    ptr, nodes = kernel.cut(
+        np.zeros(times, np.int64), batch.ptr, batch.neighbours, weights,
         ratio, hops, share, np.random.default_rng(seed),
-    )  # fmt: skip
-    return [tuple(kept[ptr[i] : ptr[i + 1]].tolist()) for i in range(times)]
+    ).nodes  # fmt: skip
+    return [tuple(nodes[ptr[i] : ptr[i + 1]].tolist()) for i in range(times)]
 
 
 # ------------------------------------------------------------------ what is drawn
@@ -91,9 +92,9 @@ def test_anchors_are_uniform_in_their_pool() -> None:
 
 
 def test_hops_and_share_follow_their_distributions() -> None:
-    batch, ones = batch_of(graph([], 1)), np.ones(1, np.float32)
+    clean = clean_of(batch_of(graph([], 1)))
     method, random = GraphTransplant("none"), np.random.default_rng(1)
-    plans = [method.plan(batch, ones, np.zeros(1, np.int64), random) for _ in range(2000)]
+    plans = [method.plan(clean, None, random) for _ in range(2000)]
     agree(Counter(plan.hops for plan in plans), uniform([1, 2, 3]))
     assert kstest([plan.share for plan in plans], beta(2, 2).cdf).pvalue > 1e-4
 
@@ -106,7 +107,8 @@ def test_scattered_nodes_are_as_many_as_a_subgraph_has_on_average() -> None:
         taken = []
         for kind in ("subgraph", "scattered"):
             method, random = GraphTransplant("none", cut=kind), np.random.default_rng(seed)
-            taken.append(method.plan(batch, saliency, np.arange(12), random).taken_ptr)
+            clean = clean_of(batch, saliency=saliency)
+            taken.append(planned(method, clean, np.arange(12), random).part.ptr)
         wanted = max(1, round(taken[0][-1] / 12))
         assert np.diff(taken[1]).tolist() == np.minimum(wanted, np.diff(batch.ptr)).tolist()
 
@@ -115,12 +117,13 @@ def test_pairs_of_degree_preservation_are_uniform() -> None:
     # Three source nodes lost an edge each, two of the destination likewise: 2 of six pairs.
     times = 6000
     ptr = np.arange(times + 1)
-    first, second, pair_ptr = kernel.degree_preserving_pairs(
-        np.tile([4, 5, 9], times), 3 * ptr, np.full(times, 3),
-        np.tile([1, 2], times), 2 * ptr, np.full(times, 2), np.random.default_rng(0),
-    )  # fmt: skip
-    assert np.diff(pair_ptr).tolist() == [2] * times
-    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+    found = kernel.degree_preserving_pairs(
+        kernel.Boundary(Segments(3 * ptr, np.tile([4, 5, 9], times)), np.full(times, 3)),
+        kernel.Boundary(Segments(2 * ptr, np.tile([1, 2], times)), np.full(times, 2)),
+        np.random.default_rng(0),
+    )
+    assert np.diff(found.ptr).tolist() == [2] * times
+    pairs = list(zip(found.source.tolist(), found.destination.tolist(), strict=True))
     seen = Counter(zip(pairs[::2], pairs[1::2], strict=True))
     agree(seen, uniform(itertools.combinations(itertools.product([4, 5, 9], [1, 2]), 2)))
 
@@ -131,11 +134,12 @@ def test_attributes_are_drawn_from_both_ends_equally() -> None:
     other = graph([(0, 1), (0, 2)], 3, edge_attr=torch.tensor([10.0, 10, 20, 20]))
     batch, times = batch_of(star, other), 6000
     ptr = np.arange(times + 1)
-    like = kernel.lost_edges(
-        np.zeros(times, np.int64), ptr, np.full(times, 4), ptr,
-        np.zeros(times, np.int64), np.full(times, 4), ptr, *batch.near, np.random.default_rng(0),
+    one, two = np.zeros(times, np.int64), np.full(times, 4)
+    template = kernel.lost_edges(
+        Segments(ptr, one), Segments(ptr, two), kernel.undirected_pairs(ptr, one, two),
+        batch.neighbours, np.random.default_rng(0),
     )  # fmt: skip
-    seen = Counter(batch.edges["edge_attr"][like].tolist())
+    seen = Counter(batch.edges["edge_attr"][template].tolist())
     agree(seen, {1.0: 1 / 6, 2.0: 1 / 6, 3.0: 1 / 6, 10.0: 1 / 4, 20.0: 1 / 4})
 
 
@@ -149,13 +153,13 @@ def test_new_directed_edges_point_either_way_equally_often() -> None:
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_strangers_are_uniform_among_non_neighbours(undirected: bool) -> None:
+def test_negatives_are_uniform_among_non_neighbours(undirected: bool) -> None:
     batch = GraphBatch.from_pyg(
         random_batch(generator(11), graphs=6, undirected=undirected, simple=False, largest=9)
     )
     times = 600
     nodes = np.repeat(np.arange(batch.num_nodes), times)
-    found = kernel.strangers(nodes, batch.ptr, *batch.near[:2], np.random.default_rng(1))
+    found = kernel.sample_negatives(nodes, batch.ptr, batch.neighbours, np.random.default_rng(1))
     lonely = 0
     for whole in graphs_of(batch):
         for node in whole:
@@ -171,14 +175,18 @@ def test_a_plan_carried_out_by_hand() -> None:
     path = graph([(0, 1), (1, 2), (2, 3)], 4)
     tailed = graph([(0, 1), (0, 2), (1, 2), (2, 3)], 4, label=1)
     batch = batch_of(path, tailed)
-    ends, one, two = np.array([0, 2, 4]), np.array([6, 1]), np.array([2, 5])
-    both, like = np.array([True, True]), np.array([-1, -1])
+    ptr = np.array([0, 2, 4])
     plan = TransplantPlan(
-        np.array([1, 0]), 1, 0.5, np.array([6, 7, 0, 1]), ends, np.array([2, 3, 4, 5]), ends,
-        one, two, np.array([0, 1, 2]), both, both, like,
-    )  # fmt: skip
-    saliency = np.array([4, 3, 2, 1, 1, 1, 6, 2], np.float32)
-    mixed = GraphTransplant().carry_out(plan, batch, torch.eye(2), saliency)
+        source_of=np.array([1, 0]),
+        hops=1,
+        share=0.5,
+        saliency=np.array([4, 3, 2, 1, 1, 1, 6, 2], np.float32),
+        part=Segments(ptr, np.array([6, 7, 0, 1])),
+        rest=Segments(ptr, np.array([2, 3, 4, 5])),
+        pairs=kernel.undirected_pairs(np.array([0, 1, 2]), np.array([6, 1]), np.array([2, 5])),
+        template=np.array([-1, -1]),
+    )
+    mixed = GraphTransplant().transform(plan, clean_of(batch))
     assert mixed.node_origin.tolist() == [6, 7, 2, 3, 0, 1, 4, 5]
     first, second = (item.edge_index.t().tolist() for item in mixed.batch.to_pyg().to_data_list())
     assert {tuple(sorted(edge)) for edge in first} == {(0, 1), (2, 3), (0, 2)}
@@ -187,7 +195,7 @@ def test_a_plan_carried_out_by_hand() -> None:
     weights = torch.tensor([0.8 / 1.1, 0.7 / 0.9])
     torch.testing.assert_close(mixed.label_weight, weights)
     torch.testing.assert_close(mixed.targets[:, [1, 0]].diag(), weights)
-    by_size = GraphTransplant(importance="size").carry_out(plan, batch, torch.eye(2), saliency)
+    by_size = GraphTransplant(importance="size").transform(plan, clean_of(batch))
     assert by_size.label_weight.tolist() == [0.5, 0.5]
 
 

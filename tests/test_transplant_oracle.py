@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from edits import clean_of, planned
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
 from graph_transplant.graphs import GraphBatch
 from oracles import DESTINATION, SOURCE, assert_valid, edges_of, graphs_of, induced, neighbours
@@ -75,14 +77,17 @@ def check_plan(
     scattered = method.cut == "scattered"
     parts = []
     for i, g in enumerate(plan.source_of.tolist()):
-        taken = listed(plan.taken, plan.taken_ptr, i)
-        rest = listed(plan.rest, plan.rest_ptr, i)
+        taken = listed(plan.part.item, plan.part.ptr, i)
+        rest = listed(plan.rest.item, plan.rest.ptr, i)
         assert taken == sorted(taken)
         assert rest == sorted(rest)
         if not scattered:
             sides = [
-                [listed(*side, i * (plan.hops + 1) + k) for k in range(plan.hops + 1)]
-                for side in plan.steps
+                [
+                    listed(cut.frontier, cut.frontier_ptr, i * (plan.hops + 1) + k)
+                    for k in range(plan.hops + 1)
+                ]
+                for cut in plan.cuts
             ]
             source = check_steps(graphs[g], sides[0], method, plan, saliency if salient else None)
             removed = check_steps(graphs[i], sides[1], method, plan, None)
@@ -108,14 +113,14 @@ def check_plan(
             assert all(one and two for *_, one, two in pairs)
         else:
             assert all(one != two for *_, one, two in pairs)
-        for p in range(plan.pair_ptr[i], plan.pair_ptr[i + 1]):
+        for p in range(plan.pairs.ptr[i], plan.pairs.ptr[i + 1]):
             if batch.edges and method.new_edge_attr == "drawn":
-                u, v = int(plan.pair_source[p]), int(plan.pair_destination[p])
-                assert plan.like[p] in lost_edges(graphs[g], parts[i][0], u) | lost_edges(
+                u, v = int(plan.pairs.source[p]), int(plan.pairs.destination[p])
+                assert plan.template[p] in lost_edges(graphs[g], parts[i][0], u) | lost_edges(
                     graphs[i], parts[i][1], v
                 )
             else:
-                assert plan.like[p] == -1
+                assert plan.template[p] == -1
     if scattered:
         check_scattered(parts, graphs, saliency)
     return parts
@@ -139,8 +144,8 @@ def check_scattered(
 
 
 def pairs_of(plan: TransplantPlan, graph: int) -> list[tuple[int, int, bool, bool]]:
-    here = slice(plan.pair_ptr[graph], plan.pair_ptr[graph + 1])
-    columns = (plan.pair_source, plan.pair_destination, plan.into_source, plan.into_destination)
+    ptr, *columns = plan.pairs
+    here = slice(ptr[graph], ptr[graph + 1])
     return list(zip(*(column[here].tolist() for column in columns), strict=True))
 
 
@@ -217,9 +222,9 @@ def like_of(
     """
     given = edges_of(batch)
     drawn = {
-        (graph, u, v): int(plan.like[p])
+        (graph, u, v): int(plan.template[p])
         for graph in range(len(plan.source_of))
-        for p, (u, v, *_) in enumerate(pairs_of(plan, graph), plan.pair_ptr[graph])
+        for p, (u, v, *_) in enumerate(pairs_of(plan, graph), plan.pairs.ptr[graph])
     }
     likes = []
     for (tail, head), number in zip(
@@ -246,16 +251,17 @@ def replay(method: GraphTransplant, batch: GraphBatch, saliency: np.ndarray, see
         source_of = random.integers(batch.num_graphs, size=batch.num_graphs)
     nodes = torch.randn(batch.num_nodes, 3, generator=generator(seed))
     with torch.no_grad():
-        plan = method.plan(batch, saliency, source_of, random, nodes=nodes)
-        result = method.carry_out(plan, batch, torch.eye(batch.num_graphs), saliency)
+        clean = clean_of(batch, saliency=saliency, nodes=nodes)
+        plan = planned(method, clean, source_of, random)
+        result = method.transform(plan, clean)
     parts = check_plan(method, plan, batch, saliency)
     measure = np.ones_like(saliency) if method.importance == "size" else saliency
     check_mixed(result, plan, batch, parts, measure)
     if plan.weight is not None:  # ψ was asked about all pairs and joined some
         joined = plan.weight.numpy() == 1
-        assert len(result.plan.pair_source) == joined.sum()
+        assert len(result.plan.pairs.source) == joined.sum()
         assert set(plan.weight.tolist()) <= {0.0, 1.0}
-    return len(result.plan.pair_source)
+    return len(result.plan.pairs.source)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -289,16 +295,16 @@ def test_soft_edges_are_the_hard_ones_and_edges_of_weight_zero(kind: str, weight
     method = method_named("predict")
     for seed in range(6):
         pyg = random_batch(generator(seed), **KINDS[kind], edge_weight=weighted, edge_attr=True)
-        batch, ones = GraphBatch.from_pyg(pyg), np.ones(pyg.num_nodes, np.float32)
+        batch = GraphBatch.from_pyg(pyg)
         random = np.random.default_rng(seed)
-        plan = method.plan(batch, ones, random.permutation(8), random, nodes=pyg.x)
+        clean = clean_of(batch, nodes=pyg.x)
+        plan = planned(method, clean, random.permutation(8), random)
         soft, hard = (
-            method.carry_out(plan, batch, torch.eye(8), ones, soft_edges=each)
-            for each in (True, False)
+            method.transform(replace(plan, soft_edges=each), clean) for each in (True, False)
         )
         assert_valid(soft.batch)
         weight, new = soft.batch.edges["edge_weight"].detach(), soft.edge_origin < 0
-        assert new.sum() == plan.into_source.sum() + plan.into_destination.sum()
+        assert new.sum() == plan.pairs.into_source.sum() + plan.pairs.into_destination.sum()
         known = batch.edges["edge_weight"].tolist() if weighted else [1.0]  # none is zero
         assert set(weight[new].tolist()) <= {0.0, *known}
         present = torch.from_numpy(~new) | (weight > 0)

@@ -22,7 +22,7 @@ from graph_transplant.datasets.molecules import (
 )
 from graph_transplant.graphs import Featurizer, GraphBatch, GraphStore
 from graph_transplant.kernels import structure
-from graph_transplant.kernels.compiling import Bools, Ints
+from graph_transplant.kernels.arrays import Bools, Ints
 from graph_transplant.shown import Mixture, Part, Structure
 
 # Elements and bond orders of the columns, from the readmes; the files only hold numbers.
@@ -151,8 +151,9 @@ def taken_apart(
 
     found = []
     for number, (graph, row) in enumerate(zip(joined, targets.tolist(), strict=True)):
-        taken = plan.taken[plan.taken_ptr[number] : plan.taken_ptr[number + 1]]
-        rest = plan.rest[plan.rest_ptr[number] : plan.rest_ptr[number + 1]]
+        part_ptr, rest_ptr = plan.part.ptr, plan.rest.ptr
+        taken = plan.part.item[part_ptr[number] : part_ptr[number + 1]]
+        rest = plan.rest.item[rest_ptr[number] : rest_ptr[number + 1]]
         given = tuple(from_source[number].tolist())
         found.append(
             Mixture(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,13 +14,13 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graph_transplant import augment
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
+from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
 from graph_transplant.augment.perturb import Perturbation, RatioPerturbation
+from graph_transplant.augment.transplant import equal_saliency
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import GraphBatch, as_batch
 from graph_transplant.graphs.batch import refers
 from graph_transplant.nn import Prediction
-from graph_transplant.saliency import NodeSaliency, Predictor
 from graph_transplant.targets import Loss, batch_targets, targets_of
 
 
@@ -58,8 +57,8 @@ class _Edit(BaseTransform):  # type: ignore[misc]
         graph = GraphBatch.from_pyg(data)
         graph.check_nodes()
         self.generator = _for_worker(self.generator)
-        rng = random_numbers(self.generator)
-        result = self.augmentation.edit(graph, torch.empty(1, 0), rng)
+        clean = CleanPass(graph, torch.empty(1, 0), _no_prediction)
+        result = self.augmentation(clean, model=None, generator=self.generator)
         edited = result.batch
         if not np.array_equal(result.node_origin, np.arange(graph.num_nodes)):
             for name in set(data.keys()) - {"edge_index"}:
@@ -143,22 +142,6 @@ def _no_prediction() -> Prediction:
     )
 
 
-class _NoModel:
-    """Placeholder for a model: takes edge weights, but raises when used to predict."""
-
-    takes_edge_weight = True
-
-    def __getattr__(self, name: str) -> Any:
-        return _no_prediction()
-
-
-class _PassWithoutModel(CleanPass):
-    """Original graphs without predictions; all nodes are equally salient."""
-
-    def saliency(self, reading: NodeSaliency) -> Tensor:
-        return torch.ones(self.batch.num_nodes, device=self.batch.device)
-
-
 class MixCollate:
     """Mixes the graphs of every batch that a ``torch.utils.data.DataLoader`` collates.
 
@@ -209,13 +192,12 @@ class MixCollate:
         """Collate graphs and their mixtures; ``y`` becomes float ``[graphs, outputs]``."""
         batch = GraphBatch.from_pyg(Batch.from_data_list(list(graphs)))
         batch = replace(batch, y=batch_targets(batch, self.num_outputs, self.loss_of.task))
-        clean = _PassWithoutModel(batch, targets_of(batch), _no_prediction, self.loss_of)
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="node saliency is the same")
+        clean = CleanPass(
+            batch, targets_of(batch), _no_prediction, self.loss_of, saliency=equal_saliency
+        )
+        with torch.no_grad():
             self.generator = _for_worker(self.generator)
-            virtual = self.augmentation(
-                clean, model=cast("Predictor", _NoModel()), generator=self.generator
-            )
+            virtual = self.augmentation(clean, model=None, generator=self.generator)
         if not isinstance(virtual, VirtualGraphs):
             _no_prediction()
         mixed = replace(virtual.batch, y=virtual.targets)

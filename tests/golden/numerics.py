@@ -87,10 +87,13 @@ def trial(method: str) -> dict[str, Any]:
     }
 
 
-def golden(here: dict[str, str]) -> tuple[dict[str, Any], bool]:
-    """What was written on this machine, or else on any; and whether it was this one."""
-    known = json.loads(PATH.read_text())["machines"]
-    return next(((one, True) for one in known if one["machine"] == here), (known[-1], False))
+def golden(method: str) -> tuple[str, dict[str, Any], bool]:
+    """Structure and trial written on this machine, or else on any; and whether it was this one."""
+    machines = [one for one in json.loads(PATH.read_text())["machines"] if method in one["trials"]]
+    here = machine()
+    same = [one for one in machines if one["machine"] == here]
+    written = same[0] if same else machines[-1]
+    return written["structure"][method], written["trials"][method], bool(same)
 
 
 if __name__ == "__main__":

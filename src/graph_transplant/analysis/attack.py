@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.kernels import structure
+from graph_transplant.kernels.arrays import CSR
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor
 from graph_transplant.scores import accuracy
@@ -340,7 +341,9 @@ class _Slopes:
             owner, edge_index = torch.cat((owner, new)), torch.cat((edge_index, ends.flip(0)), 1)
         sender, receiver = edge_index.numpy()
         row_ptr, column, order = structure.compress(sender, receiver, batch.num_nodes)
-        wider = batch.derive(batch.ptr, row_ptr, column, nodes=batch.nodes, edges={}, y=batch.y)
+        wider = batch.derive(
+            CSR(batch.ptr, row_ptr, column), nodes=batch.nodes, edges={}, y=batch.y
+        )
         return wider.to(self.device), owner[torch.from_numpy(order)]
 
     def _slope(self, laid_out: tuple[GraphBatch, Tensor], joined: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from graph_transplant.augment.perturb import keep_parts
 from graph_transplant.errors import check_at_least
 from graph_transplant.graphs import GraphBatch, GraphStore
-from graph_transplant.kernels.compiling import Ints
+from graph_transplant.kernels.arrays import Ints
 from graph_transplant.nn import Prediction, evaluating
 from graph_transplant.saliency import (
     NodeSaliency,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
+from graph_transplant.kernels.arrays import Ints
 from graph_transplant.nn import GraphClassifier, Prediction
 from graph_transplant.saliency import NodeSaliency, Predictor
 from graph_transplant.targets import Loss
@@ -32,7 +33,8 @@ def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
 class CleanPass:
     """A model's forward pass on original graphs; ``targets`` are float ``[graphs, outputs]``.
 
-    ``prediction`` may be a function, which is called on first use.
+    ``prediction`` may be a function, which is called on first use; ``saliency`` a function that
+    replaces the saliency of the model, given the batch.
     """
 
     def __init__(
@@ -41,12 +43,15 @@ class CleanPass:
         targets: Tensor,
         prediction: Prediction | Callable[[], Prediction],
         loss_of: Loss | None = None,
+        *,
+        saliency: Callable[[GraphBatch], Tensor] | None = None,
     ) -> None:
         batch.check_nodes()
         self.batch = batch
         self.targets = targets
         self.loss_of = Loss() if loss_of is None else loss_of
         self._prediction = prediction
+        self.saliency_of = saliency
         self._saliency: dict[NodeSaliency, Tensor] = {}
 
     @property
@@ -66,6 +71,8 @@ class CleanPass:
 
     def saliency(self, reading: NodeSaliency) -> Tensor:
         """Saliency of every node, float ``[nodes]``, computed on first use."""
+        if self.saliency_of is not None:
+            return self.saliency_of(self.batch)
         if reading not in self._saliency:
             prediction = self.prediction
             half = torch.float16 in (prediction.nodes.dtype, prediction.logits.dtype)
@@ -113,10 +120,18 @@ class VirtualGraphs(Virtual):
 
 @dataclass(frozen=True, kw_only=True)
 class EditedGraphs(VirtualGraphs):
-    """Virtual graphs, each made from one original graph."""
+    """Virtual graphs made of nodes and edges of the original ones."""
 
-    node_origin: np.ndarray  # index of every node in the original batch
-    edge_origin: np.ndarray  # index of every edge in the original batch, -1 for new ones
+    node_origin: Ints  # index of every node in the original batch
+    edge_origin: Ints  # index of every edge in the original batch, -1 for new ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed(Virtual):
+    """Samples that are each mixed from an original graph, the destination, and a source."""
+
+    source_of: Ints  # π, the source of every sample
+    label_weight: Tensor  # λ, the weight of the source's label, [samples]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,17 +147,18 @@ class VirtualEmbeddings(Virtual):
 
 
 class Augmentation(nn.Module, ABC):
-    """Creates virtual samples from the original graphs of a batch.
+    """Creates virtual samples from the original graphs of a batch, in two steps.
 
-    All randomness comes from the given generator; inputs and model are left unchanged. Parameters
-    of the augmentation are trained together with the model's. Three hooks do nothing by default:
-    :meth:`check` and :meth:`prepare` before training, and :meth:`after_epoch`.
+    :meth:`plan` makes all random choices; :meth:`transform` carries them out and is deterministic.
+    Inputs and model are left unchanged. Parameters of the augmentation are trained together with
+    the model's. Three hooks do nothing by default: :meth:`check` and :meth:`prepare` before
+    training, and :meth:`after_epoch`.
 
     Example:
         An augmentation that trains on the original graphs a second time:
 
         >>> class Again(Augmentation):
-        ...     def forward(self, clean, *, model, generator):
+        ...     def transform(self, plan, clean):
         ...         return VirtualGraphs(batch=clean.batch, targets=clean.targets)
         >>> import graph_transplant as gt
         >>> store = gt.load("motifs").subset(range(4))
@@ -158,11 +174,24 @@ class Augmentation(nn.Module, ABC):
         """Whether the virtual samples are graphs that another augmentation can process further."""
         return True
 
-    @abstractmethod
+    def plan(self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator) -> Any:
+        """Make all random choices for the graphs of a clean pass.
+
+        ``model`` is ``None`` outside training. Without a plan, nothing is random.
+        """
+        return None
+
+    def transform(self, plan: Any, clean: CleanPass) -> Virtual:
+        """Create virtual samples as planned; deterministic."""
+        raise NotImplementedError(f"{type(self).__name__} must define `transform`")
+
     def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+        self, clean: CleanPass, *, model: Predictor | None, generator: torch.Generator | None
     ) -> Virtual:
-        """Create virtual samples from the graphs of a clean pass."""
+        """Plan, then transform; only compositions of augmentations override it."""
+        planned = type(self).plan is not Augmentation.plan
+        plan = self.plan(clean, model, random_numbers(generator)) if planned else None
+        return self.transform(plan, clean)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Raise a :class:`GraphTransplantError` if the model or data are not supported."""

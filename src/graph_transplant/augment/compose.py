@@ -91,7 +91,7 @@ class OneOf(_Composed):
         return all(part.gives_graphs for part in self.parts)
 
     def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+        self, clean: CleanPass, *, model: Predictor | None, generator: torch.Generator | None
     ) -> Virtual:
         """Apply one augmentation."""
         drawn = random_numbers(generator).choice(len(self.parts), p=self.probabilities)
@@ -137,7 +137,7 @@ class Sequential(_Composed):
         return self.parts[-1].gives_graphs
 
     def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+        self, clean: CleanPass, *, model: Predictor | None, generator: torch.Generator | None
     ) -> Virtual:
         """Apply the augmentations in order."""
         virtual: Virtual = self.parts[0](clean, model=model, generator=generator)
@@ -145,7 +145,13 @@ class Sequential(_Composed):
             assert isinstance(virtual, VirtualGraphs)
             batch = virtual.batch
             # Lazy: the model runs only if the next augmentation needs its prediction.
-            between = type(clean)(batch, virtual.targets, _prediction(model, batch), clean.loss_of)
+            between = CleanPass(
+                batch,
+                virtual.targets,
+                _prediction(model, batch, clean),
+                clean.loss_of,
+                saliency=clean.saliency_of,
+            )
             later: Virtual = augmentation(between, model=model, generator=generator)
             own = [each for each in (virtual.weight, later.weight) if each is not None]
             losses = [virtual.auxiliary_loss, later.auxiliary_loss]
@@ -158,5 +164,8 @@ class Sequential(_Composed):
         return virtual
 
 
-def _prediction(model: Predictor, batch: GraphBatch) -> Callable[[], Prediction]:
-    return lambda: model.run(batch)
+def _prediction(
+    model: Predictor | None, batch: GraphBatch, clean: CleanPass
+) -> Callable[[], Prediction]:
+    # Without a model, the first pass says why there is no prediction.
+    return lambda: clean.prediction if model is None else model.run(batch)

@@ -48,9 +48,7 @@ class LabelSmoothing(Augmentation):
         """Raise for regression."""
         _check_labels(data.task, f"{data.name} is a regression data set")
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> VirtualLogits:
+    def transform(self, plan: None, clean: CleanPass) -> VirtualLogits:
         """Pair the clean logits with uniform targets."""
         _check_labels(clean.task, "the task is regression")
         targets = clean.targets
@@ -70,8 +68,6 @@ def _check_labels(task: str, reason: str) -> None:
 class OriginalGraphs(Augmentation):
     """Train on the original graphs twice: a control for the second pass; only dropout differs."""
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> VirtualGraphs:
+    def transform(self, plan: None, clean: CleanPass) -> VirtualGraphs:
         """Return the original graphs."""
         return VirtualGraphs(batch=clean.batch, targets=clean.targets)

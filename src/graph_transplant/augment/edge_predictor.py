@@ -11,7 +11,7 @@ from graph_transplant.errors import GraphTransplantError, check_at_least
 from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels import choice
 from graph_transplant.kernels import transplant as kernel
-from graph_transplant.kernels.compiling import Ints
+from graph_transplant.kernels.arrays import Ints
 from graph_transplant.segments import gather_rows
 
 # Chunk size for pairs without gradient: small enough for the CPU cache.
@@ -96,11 +96,7 @@ class EdgePredictor(nn.Module):
         """Return ê for pairs of embeddings ``[pairs, width]``; symmetric in u and v."""
         return self._both_ways(self.first(u), self.second(u), self.first(v), self.second(v))
 
-    def _check(self, nodes: Tensor | None) -> Tensor:
-        if nodes is None:
-            raise GraphTransplantError(
-                "connect='predict' needs the node embeddings: pass `nodes`, [nodes, width]"
-            )
+    def _check(self, nodes: Tensor) -> Tensor:
         width = nodes.shape[1] if nodes.dim() == 2 else 1
         if width != self.embedding_size:
             raise GraphTransplantError(
@@ -115,7 +111,7 @@ class EdgePredictor(nn.Module):
         return nodes.detach().to(self.first.weight.dtype)
 
     def draw(
-        self, nodes: Tensor | None, u: Ints, v: Ints, rng: np.random.Generator
+        self, nodes: Tensor, u: Ints, v: Ints, rng: np.random.Generator
     ) -> tuple[Tensor, Ints]:
         """Sample whether each pair of nodes (u, v) becomes an edge.
 
@@ -140,7 +136,7 @@ class EdgePredictor(nn.Module):
         if len(u) <= 2 * self.gradient_pairs:
             return straight_through(probability(place_u, place_v), noise), np.arange(len(u))
         # Estimate the gradient from a sample of the pairs, scaled up.
-        carrying = choice.distinct(len(u), self.gradient_pairs, rng)
+        carrying = choice.sample_distinct(len(u), self.gradient_pairs, rng)
         chosen = torch.from_numpy(carrying).to(embeddings.device)
         some = probability(place_u.index_select(0, chosen), place_v.index_select(0, chosen))
         soft = straight_through(some, noise.index_select(0, chosen))
@@ -163,10 +159,10 @@ class EdgePredictor(nn.Module):
         embeddings = self._check(nodes)
         if not batch.num_edges:
             return None
-        u, v, lonely, stranger = self._examples(batch, self.examples, rng)
+        u, v, has_negative, negative = self._examples(batch, self.examples, rng)
         first = self.first(embeddings.index_select(0, u))
-        second = self.second(embeddings.index_select(0, torch.cat((v, stranger))))
-        score = self._score(torch.cat((first, first.index_select(0, lonely))), second)
+        second = self.second(embeddings.index_select(0, torch.cat((v, negative))))
+        score = self._score(torch.cat((first, first.index_select(0, has_negative))), second)
         joined = torch.zeros_like(score)
         joined[: len(u)] = 1.0
         return binary_cross_entropy_with_logits(score, joined)
@@ -178,10 +174,10 @@ class EdgePredictor(nn.Module):
         """Random edges (u, v), the indices of those u with a non-neighbour, and one for each."""
         edges = rng.integers(batch.num_edges, size=min(most, batch.num_edges))
         u, v = batch.column[edges], np.searchsorted(batch.row_ptr, edges, side="right") - 1
-        stranger = kernel.strangers(u, batch.ptr, batch.near[0], batch.near[1], rng)
-        lonely = np.flatnonzero(stranger >= 0)
+        negative = kernel.sample_negatives(u, batch.ptr, batch.neighbours, rng)
+        has_negative = np.flatnonzero(negative >= 0)
         send = batch.on_device
-        return send(u), send(v), send(lonely), send(stranger[lonely])
+        return send(u), send(v), send(has_negative), send(negative[has_negative])
 
     @torch.no_grad()
     def accuracy(self, nodes: Tensor, batch: GraphBatch, rng: np.random.Generator) -> float:
@@ -189,8 +185,8 @@ class EdgePredictor(nn.Module):
         embeddings = self._check(nodes)
         if not batch.num_edges:
             return float("nan")
-        u, v, lonely, stranger = self._examples(batch, 512, rng)
-        firsts, seconds = torch.cat((u, u.index_select(0, lonely))), torch.cat((v, stranger))
+        u, v, has_negative, negative = self._examples(batch, 512, rng)
+        firsts, seconds = torch.cat((u, u.index_select(0, has_negative))), torch.cat((v, negative))
         likely = self.probability(
             embeddings.index_select(0, firsts), embeddings.index_select(0, seconds)
         )

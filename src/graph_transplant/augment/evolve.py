@@ -19,7 +19,7 @@ from graph_transplant.augment.base import (
 )
 from graph_transplant.augment.perturb import RatioPerturbation, replace_edges, reverse_of
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphBatch, GraphStore, check_stores
+from graph_transplant.graphs import GraphStore, check_stores
 from graph_transplant.kernels import edit as kernel
 from graph_transplant.nn import evaluating
 from graph_transplant.saliency import Predictor, as_predictor, module_of
@@ -53,13 +53,18 @@ class SwapOpenTriads(RatioPerturbation):
         (True, True)
     """
 
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Swap open triads of every graph."""
-        edges = kernel.swap_open_triads(
-            batch.ptr, batch.row_ptr, batch.column, reverse_of(batch), batch.symmetric,
-            *batch.near, self.ratio, rng,
-        )  # fmt: skip
-        return replace_edges(batch, targets, *edges)
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> kernel.Replacement:
+        """Draw the open triads to swap."""
+        batch = clean.batch
+        return kernel.swap_open_triads(
+            batch.csr, reverse_of(batch), batch.symmetric, batch.neighbours, self.ratio, rng
+        )
+
+    def transform(self, plan: kernel.Replacement, clean: CleanPass) -> EditedGraphs:
+        """Swap them."""
+        return replace_edges(clean, plan)
 
 
 class ReliabilityFilter(Augmentation):
@@ -134,7 +139,7 @@ class ReliabilityFilter(Augmentation):
         self._seen, self._kept = 0, torch.zeros_like(self._kept)
 
     def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
+        self, clean: CleanPass, *, model: Predictor | None, generator: torch.Generator | None
     ) -> Virtual:
         """Create virtual samples and weight them by 0 or 1."""
         _check_classes(clean.task, f"the task is {clean.task}")
@@ -145,10 +150,10 @@ class ReliabilityFilter(Augmentation):
         weight = keep.to(virtual.targets.dtype)
         return replace(virtual, weight=weight * (1 if virtual.weight is None else virtual.weight))
 
-    def passes(self, virtual: Virtual, model: Predictor) -> Tensor:
+    def passes(self, virtual: Virtual, model: Predictor | None) -> Tensor:
         """Mark the samples with reliable labels, r > θ; bool ``[samples]``."""
         targets = virtual.targets.detach()
-        if not self.prototypes.numel():
+        if model is None or not self.prototypes.numel():
             return torch.ones(len(targets), dtype=torch.bool, device=targets.device)
         with evaluating(module_of(model)):
             probability = virtual.logits(model).to(torch.double).softmax(1)

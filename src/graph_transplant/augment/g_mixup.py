@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
+from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_in
-from graph_transplant.graphs import GraphBatch, GraphStore, check_stores
+from graph_transplant.graphs import GraphStore, check_stores
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels import structure
-from graph_transplant.kernels.compiling import Floats, Ints
+from graph_transplant.kernels.arrays import CSR, Floats, Ints
 from graph_transplant.saliency import Predictor
 
 # Chunk size in training graphs; bounds the memory of the estimation.
@@ -37,10 +37,9 @@ class GraphonPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphonGraphs(VirtualGraphs):
+class GraphonGraphs(Mixed, VirtualGraphs):
     """Graphs sampled from mixed graphons."""
 
-    label_weight: Tensor  # λ, the weight of the source's label, [graphs]
     position: Ints  # graphon position of every node
     plan: GraphonPlan
 
@@ -82,7 +81,7 @@ def aligned_means(train: GraphStore, resolution: int) -> tuple[Tensor, Tensor, T
         rank = np.empty(batch.num_nodes, np.int64)
         label = batch.y
         assert label is not None
-        kernel.add_aligned(batch.ptr, batch.row_ptr, batch.column, label.numpy(), joined, rank)
+        kernel.add_aligned(batch.csr, label.numpy(), joined, rank)
         place = torch.from_numpy(rank).clamp_(max=resolution)
         place += label.index_select(0, batch.batch) * (resolution + 1)
         filled += torch.bincount(place, minlength=len(filled))
@@ -197,8 +196,12 @@ class GMixup(Augmentation):
         )
         self.graphons = threshold_singular_values(adjacency, self.threshold)
 
-    def plan(self, targets: Tensor, rng: np.random.Generator) -> GraphonPlan:
-        """Make all random choices for mixing graphs with these targets."""
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> GraphonPlan:
+        """Draw sources and weights, and the positions and edges of every sampled graph."""
+        self._check_batch(clean)
+        targets = clean.targets
         source_of = self.pairing.sources(targets, "multiclass", rng)
         label_weight = rng.uniform(*self.mixing, len(source_of))
         share, own = label_weight[:, None], targets.detach().cpu().numpy()
@@ -208,8 +211,9 @@ class GMixup(Augmentation):
         drawn = kernel.draw_pairs(mixture, self.graphons.numpy(), nodes, rng)
         return GraphonPlan(source_of, label_weight, *drawn)
 
-    def carry_out(self, plan: GraphonPlan, batch: GraphBatch, targets: Tensor) -> GraphonGraphs:
-        """Carry out a plan; deterministic."""
+    def transform(self, plan: GraphonPlan, clean: CleanPass) -> GraphonGraphs:
+        """Build the sampled graphs, one for every graph of the batch."""
+        batch, targets = clean.batch, clean.targets.detach()
         graphs, drawn = batch.num_graphs, len(plan.position) // batch.num_graphs
         row_ptr, column, _ = structure.compress(
             np.concatenate((plan.first, plan.second)),
@@ -219,9 +223,7 @@ class GMixup(Augmentation):
         joined = (np.diff(row_ptr) > 0).reshape(graphs, drawn)
         joined[:, 0] |= ~joined.any(1)
         ptr, every_edge = np.arange(graphs + 1) * drawn, np.ones(len(column), np.bool_)
-        ptr, row_ptr, column, kept, _ = structure.induced(
-            ptr, row_ptr, column, joined.ravel(), every_edge
-        )
+        sampled, kept, _ = structure.induced(CSR(ptr, row_ptr, column), joined.ravel(), every_edge)
         label_weight = batch.on_device(plan.label_weight).to(targets.dtype)
         mixed = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
         position = plan.position[kept]
@@ -235,21 +237,17 @@ class GMixup(Augmentation):
             dtype = x.dtype if x.is_floating_point() else table.dtype
             nodes["x"] = table.index_select(0, row).to(dtype)
         if batch.edge_weight is not None:
-            edges["edge_weight"] = batch.edge_weight.new_ones(len(column))
+            edges["edge_weight"] = batch.edge_weight.new_ones(len(sampled.column))
         fields = {"nodes": nodes, "edges": edges, "graphs": {}, "y": mixed}
-        virtual = batch.derive(ptr, row_ptr, column, **fields, symmetric=True, codes=0)
+        virtual = batch.derive(sampled, **fields, symmetric=True, codes=0)
         return GraphonGraphs(
-            batch=virtual, targets=mixed, label_weight=label_weight, position=position, plan=plan
+            batch=virtual,
+            targets=mixed,
+            source_of=plan.source_of,
+            label_weight=label_weight,
+            position=position,
+            plan=plan,
         )
-
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> GraphonGraphs:
-        """Sample one mixed graph for every graph of a batch."""
-        self._check_batch(clean)
-        with torch.no_grad():
-            plan = self.plan(clean.targets, random_numbers(generator))
-            return self.carry_out(plan, clean.batch, clean.targets)
 
     def _check_batch(self, clean: CleanPass) -> None:
         if not self.graphons.numel():

@@ -4,76 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
+from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_in
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels import mixing as kernel
-from graph_transplant.kernels.compiling import Floats, Ints
+from graph_transplant.kernels.arrays import Floats, Ints
 from graph_transplant.saliency import Predictor
 
 
+@dataclass(frozen=True)
+class IfMixupPlan:
+    """All random choices of one mixing."""
+
+    source_of: Ints  # the source of every mixed graph
+    label_weight: Floats  # 1 - λ, the weight of the source's features, edges and label
+
+
 @dataclass(frozen=True, kw_only=True)
-class InterpolatedGraphs(VirtualGraphs):
+class InterpolatedGraphs(Mixed, VirtualGraphs):
     """Graphs interpolated between pairs of graphs."""
-
-    label_weight: Tensor  # 1 - λ, the weight of the source's features, edges and label, [graphs]
-    source_of: Ints  # the source graph of every mixed graph
-
-
-def interpolate(
-    batch: GraphBatch, targets: Tensor, source_of: Ints, label_weight: Floats
-) -> InterpolatedGraphs:
-    """Interpolate every graph with its source, of weight 1 - λ (Algorithm 1); deterministic.
-
-    The i-th node of the source is matched with the i-th of the destination. The smaller graph is
-    padded with dummy nodes that have zero features and no edges.
-    """
-    batch = batch.dense()
-    x, attributes = batch.nodes.get("x"), batch.edge_attr
-    for name, value in (("x", x), ("edge_attr", attributes)):
-        if value is not None and not value.is_floating_point():
-            raise DataError(
-                f"if-mixup interpolates `{name}`, which must be floating-point numbers; got "
-                f"{value.dtype}: convert numbers with `.float()`; category indices cannot "
-                "be interpolated, one-hot encode them"
-            )
-    weight = batch.edge_weight
-    ptr, row_ptr, column, whole, *parts = kernel.overlay(
-        source_of, label_weight, batch.ptr, batch.row_ptr, batch.column
-    )
-    nodes, edges = {}, {}
-    node, onto, node_share, edge, entry, edge_share = (batch.on_device(part) for part in parts)
-    if x is not None:
-        nodes["x"] = _added(x.index_select(0, node), node_share, onto, int(ptr[-1]))
-    total = batch.on_device(whole)
-    if weight is None:
-        edges["edge_weight"] = total.to(torch.get_default_dtype())
-    else:
-        # In double precision, so that rounding hides the order in which repeated edges are added.
-        found = weight.index_select(0, edge).to(torch.double)
-        edges["edge_weight"] = _added(found, edge_share, entry, len(column)).to(weight.dtype)
-    if attributes is not None:
-        share = edge_share / total.index_select(0, entry)
-        edges["edge_attr"] = _added(attributes.index_select(0, edge), share, entry, len(column))
-
-    label = batch.on_device(label_weight).to(targets.dtype)
-    mixed = mix_rows(targets, batch.on_device(source_of), label)
-    return InterpolatedGraphs(
-        batch=batch.derive(ptr, row_ptr, column, nodes=nodes, edges=edges, y=mixed),
-        targets=mixed,
-        label_weight=label,
-        source_of=source_of,
-    )
-
-
-def _added(rows: Tensor, share: Tensor, place: Tensor, size: int) -> Tensor:
-    """Sum the rows, weighted by ``share``, that go to each of ``size`` places."""
-    parts = rows * share.to(rows.dtype).view(-1, *([1] * (rows.dim() - 1)))
-    return parts.new_zeros((size, *rows.shape[1:])).index_add(0, place, parts)
 
 
 class IfMixup(Augmentation):
@@ -110,21 +64,69 @@ class IfMixup(Augmentation):
         self.beta = beta
         self.pairing = Pairing.of(pairing)
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> InterpolatedGraphs:
-        """Interpolate the graphs of a batch."""
-        _check_model(model, "")
-        rng = random_numbers(generator)
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> IfMixupPlan:
+        """Draw sources and weights."""
+        if model is not None:
+            _check_model(model, "")
         source_of = self.pairing.sources(clean.targets, clean.task, rng)
         # 1 - λ, drawn directly because it is mostly small.
-        label_weight = rng.beta(self.beta, self.alpha, len(source_of))
-        return interpolate(clean.batch, clean.targets, source_of, label_weight)
+        return IfMixupPlan(source_of, rng.beta(self.beta, self.alpha, len(source_of)))
+
+    def transform(self, plan: IfMixupPlan, clean: CleanPass) -> InterpolatedGraphs:
+        """Interpolate every graph with its source, of weight 1 - λ (Algorithm 1)."""
+        batch, targets = clean.batch.dense(), clean.targets
+        x, attributes = batch.nodes.get("x"), batch.edge_attr
+        for name, value in (("x", x), ("edge_attr", attributes)):
+            if value is not None and not value.is_floating_point():
+                raise DataError(
+                    f"if-mixup interpolates `{name}`, which must be floating-point numbers; got "
+                    f"{value.dtype}: convert numbers with `.float()`; category indices cannot "
+                    "be interpolated, one-hot encode them"
+                )
+        overlay = kernel.overlay(plan.source_of, plan.label_weight, batch.csr)
+        size, edges = len(overlay.graphs.column), {}
+        node, onto, node_share, edge, entry, edge_share = map(
+            batch.on_device, (*overlay.nodes, *overlay.edges)
+        )
+        nodes = {}
+        if x is not None:
+            onto_x = int(overlay.graphs.ptr[-1])
+            nodes["x"] = _added(x.index_select(0, node), node_share, onto, onto_x)
+        total = batch.on_device(overlay.weight)
+        if batch.edge_weight is None:
+            edges["edge_weight"] = total.to(torch.get_default_dtype())
+        else:
+            # In double precision, so that rounding hides the order in which repeated edges are
+            # added.
+            weight = batch.edge_weight.index_select(0, edge).to(torch.double)
+            edges["edge_weight"] = _added(weight, edge_share, entry, size).to(
+                batch.edge_weight.dtype
+            )
+        if attributes is not None:
+            share = edge_share / total.index_select(0, entry)
+            edges["edge_attr"] = _added(attributes.index_select(0, edge), share, entry, size)
+
+        label = batch.on_device(plan.label_weight).to(targets.dtype)
+        mixed = mix_rows(targets, batch.on_device(plan.source_of), label)
+        return InterpolatedGraphs(
+            batch=batch.derive(overlay.graphs, nodes=nodes, edges=edges, y=mixed),
+            targets=mixed,
+            label_weight=label,
+            source_of=plan.source_of,
+        )
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Raise for models without edge weights, or pairing by class without classes."""
         _check_model(model, f" (data set {data.name})")
         self.pairing.check(data.task)
+
+
+def _added(rows: Tensor, share: Tensor, place: Tensor, size: int) -> Tensor:
+    """Sum the rows, weighted by ``share``, that go to each of ``size`` places."""
+    parts = rows * share.to(rows.dtype).view(-1, *([1] * (rows.dim() - 1)))
+    return parts.new_zeros((size, *rows.shape[1:])).index_add(0, place, parts)
 
 
 def _check_model(model: Predictor, where: str) -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualEmbeddings, random_numbers
+from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualEmbeddings
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.graphs import GraphStore
-from graph_transplant.kernels.compiling import Ints
+from graph_transplant.kernels.arrays import Floats, Ints
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import Predictor
 
 
-@dataclass(frozen=True, kw_only=True)
-class MixedEmbeddings(VirtualEmbeddings):
-    """Mixed graph embeddings and their sources."""
+@dataclass(frozen=True)
+class ManifoldMixupPlan:
+    """All random choices of one mixing."""
 
-    label_weight: Tensor  # λ, the weight of the source's embedding and label, [graphs]
-    source_of: Ints  # the source graph of every sample
+    source_of: Ints  # the source of every sample
+    label_weight: Floats  # λ, the weight of its embedding and label
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedEmbeddings(Mixed, VirtualEmbeddings):
+    """Mixed graph embeddings."""
 
 
 class ManifoldMixup(Augmentation):
@@ -50,27 +54,33 @@ class ManifoldMixup(Augmentation):
         _check_head(model)
         self.pairing.check(data.task)
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> MixedEmbeddings:
-        """Mix the graphs of a training batch."""
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> ManifoldMixupPlan:
+        """Draw sources and weights."""
         _check_head(model)
+        source_of = self.pairing.sources(clean.targets, clean.task, rng)
+        return ManifoldMixupPlan(source_of, rng.beta(self.alpha, self.alpha, len(source_of)))
+
+    def transform(self, plan: ManifoldMixupPlan, clean: CleanPass) -> MixedEmbeddings:
+        """Mix the embeddings and targets of every graph and its source."""
         graphs = clean.prediction.graphs
         assert graphs is not None
-        rng = random_numbers(generator)
-        source_of = self.pairing.sources(clean.targets, clean.task, rng)
-        drawn = rng.beta(self.alpha, self.alpha, len(source_of))
-        weight = clean.batch.on_device(drawn).to(clean.targets.dtype)
-        sources = clean.batch.on_device(source_of)
+        weight = clean.batch.on_device(plan.label_weight).to(clean.targets.dtype)
+        sources = clean.batch.on_device(plan.source_of)
         return MixedEmbeddings(
             graphs=mix_rows(graphs, sources, weight),
             targets=mix_rows(clean.targets, sources, weight),
             label_weight=weight,
-            source_of=source_of,
+            source_of=plan.source_of,
         )
 
 
-def _check_head(model: Predictor) -> None:
+def _check_head(model: Predictor | None) -> None:
+    if model is None:
+        raise GraphTransplantError(
+            "manifold-mixup needs a model: use gt.augmented_loss in the training loop"
+        )
     if not isinstance(model, GraphClassifier):
         raise GraphTransplantError(
             "manifold-mixup mixes graph embeddings between readout and head, which are known only "

@@ -5,29 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
-from graph_transplant.augment.base import EditedGraphs
+from graph_transplant.augment.base import CleanPass, EditedGraphs
 from graph_transplant.augment.perturb import Perturbation
-from graph_transplant.graphs import GraphBatch
 from graph_transplant.kernels import node_sam as kernel
-from graph_transplant.kernels.compiling import Bools, Ints
+from graph_transplant.kernels.arrays import CSR
+from graph_transplant.saliency import Predictor
 
 
 @dataclass(frozen=True)
 class NodeSamPlan:
-    """All random choices of one split and merge; carrying it out is deterministic.
+    """All random choices of one split and merge.
 
     The second half of the node split in graph g gets the number ``nodes + g``.
     """
 
-    split: Ints  # the node to split in each graph; it becomes the first half
-    moved: Bools  # its neighbours that move to the second half, [nodes]
-    shared: Bools  # its neighbours that are connected to both halves, [nodes]
-    between: Ints  # edge whose attributes the one between the halves takes, -1 for none
-    edges: tuple[Ints, Ints, Ints, Bools, Ints]  # after the split, from `split_nodes`
-    kept: Ints  # the end of the merged edge that remains
-    merged: Ints  # the other end
+    splits: kernel.Splits
+    edges: kernel.SplitEdges
+    merges: kernel.Merges
 
 
 class NodeSam(Perturbation):
@@ -73,42 +68,36 @@ class NodeSam(Perturbation):
         super().__init__()
         self.adjust = adjust
 
-    def plan(self, batch: GraphBatch, rng: np.random.Generator) -> NodeSamPlan:
-        """Make all random choices of one split and merge."""
-        chosen = kernel.choose_splits(batch.ptr, *batch.near, self.adjust, rng)
-        edges = kernel.split_nodes(batch.ptr, batch.row_ptr, batch.column, batch.symmetric, *chosen)
-        receiver, sender, _, _, edge_ptr = edges
-        kept, merged = kernel.choose_merges(receiver, sender, edge_ptr, batch.num_nodes, rng)
-        return NodeSamPlan(*chosen, edges, kept, merged)
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> NodeSamPlan:
+        """Draw the node to split and the edge to merge in every graph."""
+        batch = clean.batch
+        splits = kernel.choose_splits(batch.ptr, batch.neighbours, self.adjust, rng)
+        edges = kernel.split_nodes(batch.csr, batch.symmetric, splits)
+        return NodeSamPlan(splits, edges, kernel.choose_merges(edges, batch.num_nodes, rng))
 
-    def carry_out(self, plan: NodeSamPlan, batch: GraphBatch, targets: Tensor) -> EditedGraphs:
-        """Carry out a plan; deterministic."""
-        batch = batch.dense()
-        receiver, sender, like, new, edge_ptr = plan.edges
-        row_ptr, column, listed = kernel.merge_nodes(
-            receiver, sender, edge_ptr, batch.num_nodes, plan.kept, plan.merged
-        )
-        like = like[listed]
+    def transform(self, plan: NodeSamPlan, clean: CleanPass) -> EditedGraphs:
+        """Split and merge in every graph."""
+        batch, targets = clean.batch.dense(), clean.targets
+        split, merged = plan.splits.split, plan.merges.merged
+        row_ptr, column, listed = kernel.merge_nodes(plan.edges, batch.num_nodes, plan.merges)
+        template = plan.edges.template[listed]
         # The second half takes the place of the merged node, unless it was merged itself.
-        other = np.where(plan.merged < batch.num_nodes, plan.merged, plan.split)
+        other = np.where(merged < batch.num_nodes, merged, split)
         node_origin = np.arange(batch.num_nodes)
-        node_origin[other] = plan.split
+        node_origin[other] = split
         fields = batch.nodes_like(node_origin)
         x = batch.nodes.get("x")
         if x is not None and x.is_floating_point():
-            kept = batch.on_device(plan.kept)
+            kept = batch.on_device(plan.merges.kept)
             mean = (x.index_select(0, kept) + x.index_select(0, batch.on_device(other))) / 2
             fields["x"] = fields["x"].index_copy(0, kept, mean)
-        virtual = batch.derive(
-            batch.ptr, row_ptr, column, nodes=fields, edges=batch.edges_like(like), y=targets
-        )
+        graphs = CSR(batch.ptr, row_ptr, column)
+        virtual = batch.derive(graphs, nodes=fields, edges=batch.edges_like(template), y=targets)
         return EditedGraphs(
             batch=virtual,
             targets=targets,
             node_origin=node_origin,
-            edge_origin=np.where(new[listed], -1, like),
+            edge_origin=np.where(plan.edges.new[listed], -1, template),
         )
-
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Split and merge in every graph of a batch."""
-        return self.carry_out(self.plan(batch, rng), batch, targets)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.kernels.compiling import Ints
+from graph_transplant.kernels.arrays import Ints
 from graph_transplant.targets import rarest_label
 
 POLICIES = ("random", "same-class", "cross-class", "minority")

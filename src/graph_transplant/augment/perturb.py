@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, random_numbers
+from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs
 from graph_transplant.errors import DataError, check_in
 from graph_transplant.graphs import GraphBatch, GraphStore, check_stores
 from graph_transplant.kernels import edit as kernel
 from graph_transplant.kernels import structure
-from graph_transplant.kernels.compiling import Bools, Ints
+from graph_transplant.kernels.arrays import CSR, Bools, Ints
 from graph_transplant.saliency import Predictor
 
 
@@ -21,14 +22,8 @@ class Perturbation(Augmentation):
     """Edits each graph separately and keeps its target; needs no model."""
 
     @abstractmethod
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
+    def transform(self, plan: Any, clean: CleanPass) -> EditedGraphs:
         """Create a virtual graph from every graph."""
-
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> EditedGraphs:
-        """Create a virtual graph from every graph of a training batch."""
-        return self.edit(clean.batch, clean.targets, random_numbers(generator))
 
 
 class RatioPerturbation(Perturbation):
@@ -57,30 +52,31 @@ def keep_parts(
     """
     nodes = np.ones(batch.num_nodes, np.bool_) if nodes is None else nodes
     edges = np.ones(batch.num_edges, np.bool_) if edges is None else edges
-    ptr, row_ptr, column, node_origin, edge_origin = structure.induced(
-        batch.ptr, batch.row_ptr, batch.column, nodes, edges
-    )
+    kept = structure.induced(batch.csr, nodes, edges)
     virtual = batch.derive(
-        ptr, row_ptr, column, y=targets,
-        nodes=batch.nodes_like(node_origin), edges=batch.edges_like(edge_origin),
-    )  # fmt: skip
+        kept.graphs,
+        nodes=batch.nodes_like(kept.nodes),
+        edges=batch.edges_like(kept.edges),
+        y=targets,
+    )
     return EditedGraphs(
-        batch=virtual, targets=targets, node_origin=node_origin, edge_origin=edge_origin
+        batch=virtual, targets=targets, node_origin=kept.nodes, edge_origin=kept.edges
     )
 
 
-def replace_edges(
-    batch: GraphBatch, targets: Tensor, keep: Bools, sender: Ints, receiver: Ints, like: Ints
-) -> EditedGraphs:
-    """Keep the marked edges and add new ones, each with the attributes of an old edge."""
+def replace_edges(clean: CleanPass, plan: kernel.Replacement) -> EditedGraphs:
+    """Keep some edges and add new ones, each with the attributes of an old edge."""
+    batch, targets = clean.batch, clean.targets
     row_ptr, column, origin = structure.exchange(
-        batch.row_ptr, batch.column, keep, sender, receiver
+        batch.row_ptr, batch.column, plan.keep, plan.sender, plan.receiver
     )
     new = origin >= batch.num_edges
     edges = {}
     if batch.edges:
-        edges = batch.edges_like(np.concatenate((np.arange(batch.num_edges), like))[origin])
-    virtual = batch.derive(batch.ptr, row_ptr, column, nodes=batch.nodes, edges=edges, y=targets)
+        template = np.concatenate((np.arange(batch.num_edges), plan.template))
+        edges = batch.edges_like(template[origin])
+    graphs = CSR(batch.ptr, row_ptr, column)
+    virtual = batch.derive(graphs, nodes=batch.nodes, edges=edges, y=targets)
     return EditedGraphs(
         batch=virtual,
         targets=targets,
@@ -111,10 +107,13 @@ class DropNodes(RatioPerturbation):
         True
     """
 
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Drop nodes of every graph."""
-        dropped = kernel.choose_nodes(batch.ptr, self.ratio, rng)
-        return keep_parts(batch, targets, nodes=~dropped)
+    def plan(self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator) -> Bools:
+        """Draw the nodes to drop."""
+        return kernel.choose_nodes(clean.batch.ptr, self.ratio, rng)
+
+    def transform(self, plan: Bools, clean: CleanPass) -> EditedGraphs:
+        """Drop them."""
+        return keep_parts(clean.batch, clean.targets, nodes=~plan)
 
 
 class PerturbEdges(RatioPerturbation):
@@ -139,13 +138,16 @@ class PerturbEdges(RatioPerturbation):
         (True, True)
     """
 
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Replace edges of every graph."""
-        edges = kernel.replace_edges(
-            batch.ptr, batch.row_ptr, batch.column, reverse_of(batch), batch.symmetric,
-            self.ratio, rng,
-        )  # fmt: skip
-        return replace_edges(batch, targets, *edges)
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> kernel.Replacement:
+        """Draw the edges to remove and to add."""
+        batch = clean.batch
+        return kernel.replace_edges(batch.csr, reverse_of(batch), batch.symmetric, self.ratio, rng)
+
+    def transform(self, plan: kernel.Replacement, clean: CleanPass) -> EditedGraphs:
+        """Replace them."""
+        return replace_edges(clean, plan)
 
 
 class DropEdges(RatioPerturbation):
@@ -167,10 +169,13 @@ class DropEdges(RatioPerturbation):
         (True, True)
     """
 
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Drop edges of every graph."""
-        kept = kernel.drop_edges(batch.ptr, batch.row_ptr, reverse_of(batch), self.ratio, rng)
-        return keep_parts(batch, targets, edges=kept)
+    def plan(self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator) -> Bools:
+        """Draw the edges to keep."""
+        return kernel.drop_edges(clean.batch.csr, reverse_of(clean.batch), self.ratio, rng)
+
+    def transform(self, plan: Bools, clean: CleanPass) -> EditedGraphs:
+        """Drop the others."""
+        return keep_parts(clean.batch, clean.targets, edges=plan)
 
 
 class MaskNodes(RatioPerturbation):
@@ -216,9 +221,13 @@ class MaskNodes(RatioPerturbation):
         mask[: train.num_continuous] = train.continuous_moments()[0].to(mask)
         self.mask = mask
 
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Mask nodes of every graph."""
-        batch = batch.dense()
+    def plan(self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator) -> Bools:
+        """Draw the nodes to mask."""
+        return kernel.choose_nodes(clean.batch.ptr, self.ratio, rng)
+
+    def transform(self, plan: Bools, clean: CleanPass) -> EditedGraphs:
+        """Mask them."""
+        batch, targets = clean.batch.dense(), clean.targets
         x = batch.x
         if x is None:
             raise DataError("mask-nodes needs node features, but the batch has no `x`")
@@ -227,18 +236,17 @@ class MaskNodes(RatioPerturbation):
                 f"`batch.x` must have {self.mask.numel()} columns, as the graphs that mask-nodes "
                 f"was prepared with; got shape {list(x.shape)}"
             )
-        masked = np.flatnonzero(kernel.choose_nodes(batch.ptr, self.ratio, rng))
+        masked = np.flatnonzero(plan)
         fill = x.new_zeros(x.shape[1:]) if self.mask is None else self.mask.to(x)
         x = x.index_copy(0, batch.on_device(masked), fill.expand(len(masked), *x.shape[1:]))
         return EditedGraphs(
             batch=batch.derive(
-                batch.ptr, batch.row_ptr, batch.column, y=targets,
-                nodes={**batch.nodes, "x": x}, edges=batch.edges,
+                batch.csr, nodes={**batch.nodes, "x": x}, edges=batch.edges, y=targets
             ),
             targets=targets,
             node_origin=np.arange(batch.num_nodes),
             edge_origin=np.arange(batch.num_edges),
-        )  # fmt: skip
+        )
 
 
 class RandomSubgraph(Perturbation):
@@ -269,11 +277,14 @@ class RandomSubgraph(Perturbation):
         check_in("(0, 1]", size=size)
         self.size = size
 
-    def edit(self, batch: GraphBatch, targets: Tensor, rng: np.random.Generator) -> EditedGraphs:
-        """Keep a random part of every graph."""
-        near_ptr, near, _ = batch.near
-        kept = kernel.grow(batch.ptr, near_ptr, near, self.size, rng)
-        return keep_parts(batch, targets, nodes=kept)
+    def plan(self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator) -> Bools:
+        """Draw the nodes to keep."""
+        batch = clean.batch
+        return kernel.random_connected_set(batch.ptr, batch.neighbours, self.size, rng)
+
+    def transform(self, plan: Bools, clean: CleanPass) -> EditedGraphs:
+        """Keep them."""
+        return keep_parts(clean.batch, clean.targets, nodes=plan)
 
     def extra_repr(self) -> str:
         """Show the parameter."""

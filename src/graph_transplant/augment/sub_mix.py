@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
+from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import check_in
-from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels import mixing as kernel
-from graph_transplant.kernels.compiling import Bools, Ints
+from graph_transplant.kernels.arrays import Bools, Ints, Segments
 from graph_transplant.saliency import Predictor
 
 
@@ -22,33 +20,24 @@ class SubMixPlan:
     """All random choices of one mixing; carrying it out is deterministic."""
 
     source_of: Ints  # the source graph of every mixed graph
-    replaced: Ints  # S of every graph, closest to the root first
+    replaced: Segments  # S of every graph, closest to the root first
     brought: Ints  # S_π; the i-th replaces the i-th of `replaced`
-    ptr: Ints  # offsets of the graphs in both
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubMixedGraphs(VirtualGraphs):
+class SubMixedGraphs(Mixed, EditedGraphs):
     """Graphs with a subgraph replaced by one of another graph.
 
     Nodes keep the order of the destination; replaced nodes have features of the source.
     """
 
-    label_weight: Tensor  # of the source's label, [graphs]
-    node_origin: Ints  # index in the original batch of the node whose features each has
-    edge_origin: Ints  # index of every edge in the original batch
     plan: SubMixPlan
-
-    @property
-    def source_of(self) -> Ints:
-        """The source graph of every mixed graph, int64 ``[graphs]``."""
-        return self.plan.source_of
 
     @property
     def node_from_source(self) -> Bools:
         """Whether a node has features of the source, bool ``[nodes]``."""
         from_source = np.zeros(len(self.node_origin), np.bool_)
-        from_source[self.plan.replaced] = True
+        from_source[self.plan.replaced.item] = True
         return from_source
 
 
@@ -83,41 +72,34 @@ class SubMix(Augmentation):
         self.size = size
         self.pairing = Pairing.of(pairing)
 
-    def plan(self, batch: GraphBatch, source_of: Ints, rng: np.random.Generator) -> SubMixPlan:
-        """Draw roots and sizes, which determine the nodes to replace."""
-        near_ptr, near, _ = batch.near
-        chosen = kernel.choose_subgraphs(source_of, batch.ptr, near_ptr, near, self.size, rng)
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> SubMixPlan:
+        """Draw sources, roots and sizes, which determine the nodes to replace."""
+        source_of = self.pairing.sources(clean.targets, clean.task, rng)
+        ptr, neighbours = clean.batch.ptr, clean.batch.neighbours
+        chosen = kernel.choose_subgraphs(source_of, ptr, neighbours, self.size, rng)
         return SubMixPlan(source_of, *chosen)
 
-    def carry_out(self, plan: SubMixPlan, batch: GraphBatch, targets: Tensor) -> SubMixedGraphs:
-        """Carry out a plan; deterministic."""
-        row_ptr, column, edge_origin, share = kernel.swap_subgraphs(
-            batch.ptr, batch.row_ptr, batch.column, plan.replaced, plan.brought, plan.ptr
-        )
+    def transform(self, plan: SubMixPlan, clean: CleanPass) -> SubMixedGraphs:
+        """Replace the chosen nodes, and the edges among them."""
+        batch, targets = clean.batch, clean.targets
+        swapped = kernel.swap_subgraphs(batch.csr, plan.replaced, plan.brought)
+        graphs, edge_origin, share = swapped
         node_origin = np.arange(batch.num_nodes)
-        node_origin[plan.replaced] = plan.brought
+        node_origin[plan.replaced.item] = plan.brought
         weight = batch.on_device(share).to(targets.dtype)
         mixed = mix_rows(targets, batch.on_device(plan.source_of), weight)
-        virtual = batch.derive(
-            batch.ptr, row_ptr, column, y=mixed,
-            nodes=batch.nodes_like(node_origin), edges=batch.edges_like(edge_origin),
-        )  # fmt: skip
+        nodes, edges = batch.nodes_like(node_origin), batch.edges_like(edge_origin)
         return SubMixedGraphs(
-            batch=virtual,
+            batch=batch.derive(graphs, nodes=nodes, edges=edges, y=mixed),
             targets=mixed,
+            source_of=plan.source_of,
             label_weight=weight,
             node_origin=node_origin,
             edge_origin=edge_origin,
             plan=plan,
         )
-
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> SubMixedGraphs:
-        """Mix the graphs of a batch."""
-        rng = random_numbers(generator)
-        source_of = self.pairing.sources(clean.targets, clean.task, rng)
-        return self.carry_out(self.plan(clean.batch, source_of, rng), clean.batch, clean.targets)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Raise for pairing by class without classes."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs, random_numbers
+from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import (
@@ -24,9 +24,9 @@ from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stor
 from graph_transplant.graphs.pyg import Data
 from graph_transplant.kernels import structure
 from graph_transplant.kernels import transplant as kernel
+from graph_transplant.kernels.arrays import Bools, Floats, Ints, Pairs, Segments
 from graph_transplant.kernels.choice import shuffle_within
-from graph_transplant.kernels.compiling import Bools, Floats, Ints
-from graph_transplant.nn import evaluating
+from graph_transplant.nn import Prediction, evaluating
 from graph_transplant.saliency import (
     NodeSaliency,
     Predictor,
@@ -34,7 +34,7 @@ from graph_transplant.saliency import (
     module_of,
     varies_within_graphs,
 )  # fmt: skip
-from graph_transplant.targets import batch_targets
+from graph_transplant.targets import Loss, batch_targets
 
 CONNECTIONS = ("degree", "predict", "none")
 
@@ -44,75 +44,60 @@ _MEASURED = 64
 
 @dataclass(frozen=True)
 class TransplantPlan:
-    """All structural choices of one mixing; carrying it out is deterministic.
+    """All choices of one mixing; carrying them out is deterministic.
 
-    Nodes are numbered as in the batch. Mixed graph ``g`` has entries ``taken_ptr[g]`` to
-    ``taken_ptr[g + 1] - 1`` of ``taken``, and likewise for the other lists.
+    Nodes are numbered as in the batch; segment ``g`` belongs to mixed graph ``g``, whose
+    destination is graph ``g``.
     """
 
-    source_of: Ints  # π, the source of every mixed graph; its destination is the graph itself
+    source_of: Ints  # π, the source of every mixed graph
     hops: int  # K
     share: float  # p
-    taken: Ints  # V̄_π, the nodes transplanted from the source
-    taken_ptr: Ints
-    rest: Ints  # V \ V̄, the nodes of the destination that remain
-    rest_ptr: Ints
-    pair_source: Ints  # source node of every new edge
-    pair_destination: Ints  # destination node of every new edge
-    pair_ptr: Ints
-    into_source: Bools  # whether a pair becomes an edge to its source node,
-    into_destination: Bools  # and to its destination node; both if undirected
-    like: Ints  # the edge whose attributes and weight a new edge takes; -1 for zeros and one
+    saliency: Floats  # of every node, as it was used
+    part: Segments  # V̄_π, the nodes transplanted from the source
+    rest: Segments  # V \ V̄, the nodes of the destination that remain
+    pairs: Pairs  # of U_π × U, to be connected
+    template: Ints  # the edge whose attributes and weight a new edge takes; -1 for zeros and one
     weight: Tensor | None = None  # of every pair if drawn by ψ, with its gradient
-    # For source and destination: the nodes H of step 0 (anchors) and of each of the K hops, and the
-    # offsets of these lists, K + 1 per graph; empty for scattered cuts.
-    steps: tuple[tuple[Ints, Ints], ...] = ()
+    soft_edges: bool = False  # keep pairs of weight zero as edges, for ψ's gradient
+    auxiliary_loss: Tensor | None = None  # of ψ on the original graphs
+    cuts: tuple[kernel.Cut, ...] = ()  # of source and destination, hop by hop; not if scattered
 
-    def only(self, pairs: Bools) -> TransplantPlan:
+    def only(self, chosen: Bools) -> TransplantPlan:
         """Restrict the plan to some of the pairs."""
-        counts = np.concatenate(([0], np.cumsum(pairs)))
-        index = np.flatnonzero(pairs)
+        counts = np.concatenate(([0], np.cumsum(chosen)))
+        index = np.flatnonzero(chosen)
         weight = self.weight
         if weight is not None:
             weight = weight.index_select(0, torch.from_numpy(index).to(weight.device))
-        return replace(
-            self,
-            pair_source=self.pair_source[index],
-            pair_destination=self.pair_destination[index],
-            pair_ptr=counts[self.pair_ptr],
-            into_source=self.into_source[index],
-            into_destination=self.into_destination[index],
-            like=self.like[index],
-            weight=weight,
+        pairs = Pairs(
+            counts[self.pairs.ptr],
+            self.pairs.source[index],
+            self.pairs.destination[index],
+            self.pairs.into_source[index],
+            self.pairs.into_destination[index],
         )
+        return replace(self, pairs=pairs, template=self.template[index], weight=weight)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixedGraphs(VirtualGraphs):
+class MixedGraphs(Mixed, EditedGraphs):
     """Mixed graphs, and the origin of every node and edge.
 
     In each mixed graph the transplanted nodes come first, then the remaining ones.
     """
 
-    label_weight: Tensor  # λ, the weight of the source's label, [graphs]
     source_share: Floats  # I(S_π, V̄_π), [graphs]
     destination_share: Floats  # I(S, V \ V̄), [graphs]
-    node_origin: Ints  # index of every node in the original batch
-    edge_origin: Ints  # index of every edge in the original batch, -1 for new ones
     plan: TransplantPlan
-
-    @property
-    def source_of(self) -> Ints:
-        """The source graph of every mixed graph, int64 ``[graphs]``."""
-        return self.plan.source_of
 
     @property
     def node_from_source(self) -> Bools:
         """Whether a node was transplanted, bool ``[nodes]``."""
-        rest = np.diff(self.plan.rest_ptr)
-        taken = np.diff(self.batch.ptr) - rest
-        from_source = np.tile([True, False], len(taken))
-        return np.repeat(from_source, np.stack((taken, rest), axis=1).ravel())
+        rest = np.diff(self.plan.rest.ptr)
+        transplanted = np.diff(self.batch.ptr) - rest
+        from_source = np.tile([True, False], len(rest))
+        return np.repeat(from_source, np.stack((transplanted, rest), axis=1).ravel())
 
 
 class GraphTransplant(Augmentation):
@@ -214,178 +199,127 @@ class GraphTransplant(Augmentation):
                 f"connect={self.connect!r}"
             )
         self.insert = insert
-        self._looked_at_saliency = False
-        self._said_hard_edges = False
-
-    @property
-    def reads_saliency(self) -> bool:
-        """Whether anchors or labels depend on saliency; otherwise it is not computed."""
-        return self.anchors == "salient" or self.importance == "saliency"
+        self._warned_about_saliency = False
+        self._warned_about_edges = False
 
     def extra_repr(self) -> str:
         """Show the main settings."""
         return f"{self.connect!r}, anchor_ratio={self.anchor_ratio}, hops={self.hops}"
 
-    def forward(
-        self, clean: CleanPass, *, model: Predictor, generator: torch.Generator | None
-    ) -> MixedGraphs:
-        """Mix the graphs of a training batch (Algorithm 3, lines 3-12)."""
-        batch, rng = clean.batch, random_numbers(generator)
-        on_host = np.zeros(batch.num_nodes, np.float32)
-        if self.reads_saliency:
-            saliency = clean.saliency(self.saliency)
-            self._look_at(saliency, batch)
-            on_host = saliency.cpu().to(torch.float32).numpy()
+    def plan(
+        self, clean: CleanPass, model: Predictor | None, rng: np.random.Generator
+    ) -> TransplantPlan:
+        """Draw what is cut and what is connected (Algorithm 3, lines 4-9; Algorithm 2)."""
+        batch = clean.batch
+        saliency = self._saliency_of(clean)
         source_of = self.pairing.sources(clean.targets, clean.task, rng)
         if self.shuffle_saliency:
-            on_host = shuffle_within(on_host, batch.ptr, rng)
-        nodes, auxiliary = None, None
-        if self.edge_predictor is not None:
-            nodes = clean.prediction.nodes
-            auxiliary = self.edge_predictor.supervise(nodes, batch, rng)
-        plan = self.plan(batch, on_host, source_of, rng, nodes=nodes)
-        mixed = self.carry_out(plan, batch, clean.targets, on_host, self._soft(model))
-        return replace(mixed, auxiliary_loss=auxiliary)
-
-    def plan(
-        self,
-        batch: GraphBatch,
-        saliency: Floats,
-        source_of: Ints,
-        rng: np.random.Generator,
-        nodes: Tensor | None = None,
-    ) -> TransplantPlan:
-        """Make all random choices of one mixing.
-
-        ``saliency`` is float32 ``[nodes]``, ``source_of`` is π; ``connect="predict"`` needs the
-        embeddings ``nodes``, float ``[nodes, width]``.
-        """
-        near_ptr, near, near_edge = batch.near
+            saliency = shuffle_within(saliency, batch.ptr, rng)
+        auxiliary = None
+        if self.edge_predictor is not None and model is not None:
+            auxiliary = self.edge_predictor.supervise(clean.prediction.nodes, batch, rng)
         hops, share = int(rng.choice(self.hops)), float(rng.beta(self.alpha, self.alpha))
-        sides = (
-            (source_of, self.anchors == "salient", False),
-            (np.arange(batch.num_graphs), False, True),
-        )
-        kept, steps = [], []
-        for graphs, salient, remove in sides:
-            nodes_kept, ptr, chosen, step_ptr = kernel.cut(
-                graphs, batch.ptr, near_ptr, near, saliency, salient, remove,
-                self.anchor_ratio, hops, share, rng,
-            )  # fmt: skip
-            if self.cut == "scattered":
-                # As many nodes as the subgraphs of the batch have on average.
-                cut = batch.num_nodes - len(nodes_kept) if remove else len(nodes_kept)
-                count = max(1, round(cut / batch.num_graphs))
-                nodes_kept, ptr = kernel.scattered(
-                    graphs, batch.ptr, saliency, salient, remove, count, rng
-                )
-            else:
-                steps.append((chosen, step_ptr))
-            kept.append((nodes_kept, ptr))
-        (taken, taken_ptr), (rest, rest_ptr) = kept
-        if not self.insert:
-            rest, rest_ptr = _keep_one(rest, rest_ptr, batch.ptr, rng)
 
-        u, u_ptr, u_lost = kernel.open_nodes(taken, taken_ptr, near_ptr, near)
-        v, v_ptr, v_lost = kernel.open_nodes(rest, rest_ptr, near_ptr, near)
-        weight, carrying = None, None
-        if self.connect == "degree":
-            first, second, pair_ptr = kernel.degree_preserving_pairs(
-                u, u_ptr, u_lost, v, v_ptr, v_lost, rng
+        def cut_out(graphs: Ints, saliency: Floats) -> tuple[Segments, tuple[kernel.Cut, ...]]:
+            """A part of each of some graphs, and how it was reached."""
+            khop = kernel.cut(
+                graphs, batch.ptr, batch.neighbours, saliency, self.anchor_ratio, hops, share, rng
             )
-        elif self.edge_predictor is not None:
-            first, second, pair_ptr = kernel.all_pairs(u, u_ptr, v, v_ptr)
-            weight, carrying = self.edge_predictor.draw(nodes, first, second, rng)
-        else:
-            first = second = np.empty(0, np.int64)
-            pair_ptr = np.zeros_like(taken_ptr)
+            if self.cut == "subgraph":
+                return khop.nodes, (khop,)
+            # As many scattered nodes as the subgraphs of the batch have on average.
+            count = max(1, round(len(khop.nodes.item) / batch.num_graphs))
+            return kernel.scattered(graphs, batch.ptr, saliency, count, rng), ()
 
-        into_source = np.ones(len(first), np.bool_)
-        into_destination = into_source
+        salient = saliency if self.anchors == "salient" else kernel.NO_SALIENCY
+        part, source_cut = cut_out(source_of, salient)
+        removed, destination_cut = cut_out(np.arange(batch.num_graphs), kernel.NO_SALIENCY)
+        rest = kernel.complement(removed, batch.ptr)
+        if not self.insert:
+            rest = _keep_one(rest, batch.ptr, rng)
+
+        pairs, weight, carrying = self._connect(part, rest, clean, rng)
         if not batch.symmetric:  # one directed edge per pair, in a random direction
-            into_source = rng.random(len(first)) < 0.5
-            into_destination = ~into_source
+            into_source = rng.random(len(pairs.source)) < 0.5
+            pairs = pairs._replace(into_source=into_source, into_destination=~into_source)
+        template = np.full(len(pairs.source), -1)
         if batch.edges and self.new_edge_attr == "drawn":
-            like = kernel.lost_edges(
-                taken, taken_ptr, rest, rest_ptr, first, second, pair_ptr,
-                near_ptr, near, near_edge, rng,
-            )  # fmt: skip
-        else:
-            like = np.full(len(first), -1)
+            template = kernel.lost_edges(part, rest, pairs, batch.neighbours, rng)
         plan = TransplantPlan(
-            source_of, hops, share, taken, taken_ptr, rest, rest_ptr, first, second, pair_ptr,
-            into_source, into_destination, like, weight, tuple(steps),
+            source_of, hops, share, saliency, part, rest, pairs, template, weight,
+            soft_edges=model is not None and self._soft(model),
+            auxiliary_loss=auxiliary,
+            cuts=source_cut + destination_cut,
         )  # fmt: skip
-        if weight is not None and carrying is not None and len(carrying) < len(first):
+        if carrying is not None and weight is not None and len(carrying) < len(weight):
             # Drop pairs that are neither edges nor carry ψ's gradient.
             needed = (weight.detach() > 0.5).cpu().numpy()
             needed[carrying] = True
             plan = plan.only(needed)
         return plan
 
-    def carry_out(
-        self,
-        plan: TransplantPlan,
-        batch: GraphBatch,
-        targets: Tensor,
-        saliency: Floats,
-        soft_edges: bool = False,
-    ) -> MixedGraphs:
-        """Carry out a plan; deterministic.
+    @property
+    def reads_saliency(self) -> bool:
+        """Whether anchors or labels depend on saliency; otherwise it is not computed."""
+        return self.anchors == "salient" or self.importance == "saliency"
 
-        With ``soft_edges``, pairs that ψ did not connect are kept as edges of weight zero, so that
-        its gradient reaches them too.
-        """
-        if plan.weight is not None and not soft_edges:
+    def _saliency_of(self, clean: CleanPass) -> Floats:
+        """Node saliency on the host, float32 ``[nodes]``; zeros if it is not read."""
+        if not self.reads_saliency:
+            return np.zeros(clean.batch.num_nodes, np.float32)
+        saliency = clean.saliency(self.saliency)
+        if clean.saliency_of is None:
+            self._look_at(saliency, clean.batch)
+        return saliency.cpu().to(torch.float32).numpy()
+
+    def _connect(
+        self, part: Segments, rest: Segments, clean: CleanPass, rng: np.random.Generator
+    ) -> tuple[Pairs, Tensor | None, Ints | None]:
+        """Choose the pairs to connect; with ψ also their weights, and which carry its gradient."""
+        if self.connect == "none":
+            nothing = np.empty(0, np.int64)
+            return kernel.undirected_pairs(np.zeros_like(part.ptr), nothing, nothing), None, None
+        source = kernel.boundary_nodes(part, clean.batch.neighbours)
+        destination = kernel.boundary_nodes(rest, clean.batch.neighbours)
+        if self.edge_predictor is None:
+            return kernel.degree_preserving_pairs(source, destination, rng), None, None
+        pairs = kernel.all_pairs(source.nodes, destination.nodes)
+        nodes = clean.prediction.nodes
+        return pairs, *self.edge_predictor.draw(nodes, pairs.source, pairs.destination, rng)
+
+    def transform(self, plan: TransplantPlan, clean: CleanPass) -> MixedGraphs:
+        """Build the mixed graphs and their targets (Algorithm 3, lines 10-11)."""
+        batch, targets = clean.batch, clean.targets
+        if plan.weight is not None and not plan.soft_edges:
             plan = plan.only((plan.weight.detach() > 0.5).cpu().numpy())
-        put, put_ptr = plan.taken, plan.taken_ptr
+        part = plan.part
         if not self.insert:
-            put, put_ptr = put[:0], np.zeros_like(put_ptr)
-        ptr, row_ptr, column, node_origin, edge_origin, pair = kernel.assemble(
-            batch.row_ptr, batch.column, put, put_ptr, plan.rest, plan.rest_ptr,
-            plan.pair_source, plan.pair_destination, plan.pair_ptr,
-            plan.into_source, plan.into_destination,
-        )  # fmt: skip
-        by_size = np.zeros_like(saliency) if self.importance == "size" else saliency
-        source_share = kernel.importance(
-            plan.source_of, batch.ptr, plan.taken, plan.taken_ptr, by_size
-        )
-        destination_share = kernel.importance(
-            np.arange(batch.num_graphs), batch.ptr, plan.rest, plan.rest_ptr, by_size
-        )
-        label_weight = batch.on_device(label_weights(source_share, destination_share))
-        mixed = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
+            part = Segments(np.zeros_like(part.ptr), part.item[:0])
+        mixed = kernel.assemble(batch.csr, part, plan.rest, plan.pairs)
 
-        like = edge_origin
-        if batch.edges:
-            like = np.where(pair >= 0, plan.like[pair] if len(plan.like) else -1, edge_origin)
-            if batch.symmetric:
-                # A lost edge leads to the end that lost it; the other direction uses its reverse.
-                to = node_origin[structure.rows_of(row_ptr)]
-                lost = (pair >= 0) & (like >= 0)
-                back = lost & (structure.rows_of(batch.row_ptr)[like] != to)
-                like[back] = batch.reverse[like[back]]
-        edges = batch.edges_like(like)
-        if soft_edges and "edge_weight" not in edges:
-            x = batch.nodes.get("x")
-            dtype = x.dtype if x is not None and x.is_floating_point() else None
-            edges["edge_weight"] = torch.ones(len(pair), dtype=dtype, device=batch.device)
-        if plan.weight is not None and "edge_weight" in edges:
-            # The weights of new edges are multiplied by ψ's 0 or 1, which carries its gradient.
-            weight, new = edges["edge_weight"], np.flatnonzero(pair >= 0)
-            drawn = plan.weight.index_select(0, batch.on_device(pair[new])).to(weight.dtype)
-            index = batch.on_device(new)
-            edges["edge_weight"] = weight.index_copy(0, index, weight[index] * drawn)
+        saliency = plan.saliency
+        if self.importance == "size":
+            saliency = np.zeros_like(saliency)
+        every = np.arange(batch.num_graphs)
+        source_share = kernel.importance(plan.source_of, batch.ptr, plan.part, saliency)
+        destination_share = kernel.importance(every, batch.ptr, plan.rest, saliency)
+        label_weight = batch.on_device(label_weights(source_share, destination_share))
+        y = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
+
+        nodes = batch.nodes_like(mixed.node_origin)
+        edges = batch.edges_like(_templates(plan, batch, mixed))
+        if plan.weight is not None:
+            edges = _weighted(edges, plan, batch, mixed)
         return MixedGraphs(
-            batch=batch.derive(
-                ptr, row_ptr, column, nodes=batch.nodes_like(node_origin), edges=edges, y=mixed
-            ),
-            targets=mixed,
+            batch=batch.derive(mixed.graphs, nodes=nodes, edges=edges, y=y),
+            targets=y,
+            auxiliary_loss=plan.auxiliary_loss,
+            source_of=plan.source_of,
             label_weight=label_weight.to(targets.dtype),
             source_share=source_share,
             destination_share=destination_share,
-            node_origin=node_origin,
-            edge_origin=edge_origin,
+            node_origin=mixed.node_origin,
+            edge_origin=mixed.edge_origin,
             plan=plan,
         )
 
@@ -393,12 +327,12 @@ class GraphTransplant(Augmentation):
         """Whether to pass predicted edges as weights; warn once if the model takes none."""
         if self.edge_predictor is None or model.takes_edge_weight:
             return self.edge_predictor is not None
-        if not self._said_hard_edges:
-            self._said_hard_edges = True
+        if not self._warned_about_edges:
+            self._warned_about_edges = True
             warnings.warn(
                 "the model takes no `edge_weight`: predicted edges are added without weights, and "
                 "the edge predictor is trained on original edges only",
-                stacklevel=3,
+                stacklevel=4,
             )
         return False
 
@@ -433,20 +367,20 @@ class GraphTransplant(Augmentation):
                 raise DataError(f"`{name}` must have {rows} rows, one per {item}; got {len(value)}")
         if targets is not None:
             graphs = replace(graphs, y=targets, num_outputs=None)
-        targets = batch_targets(graphs, num_outputs)
-        on_host = _checked(saliency, graphs.num_nodes)
-        rng = random_numbers(generator)
+        targets = batch_targets(graphs, num_outputs).detach()
         # Rows that sum to one are class probabilities, possibly mixed.
         shares = bool((targets >= 0).all()) and bool((targets.sum(1) - 1).abs().lt(1e-4).all())
+        loss_of = Loss("multiclass" if shares else task_of(targets))
+        known = _checked(saliency, graphs)
+        clean = CleanPass(
+            graphs, targets, lambda: _embedded(nodes), loss_of, saliency=lambda _: known
+        )
         with torch.no_grad():
-            task = "multiclass" if shares else task_of(targets)
-            source_of = self.pairing.sources(targets, task, rng)
-            plan = self.plan(graphs, on_host, source_of, rng, nodes=nodes)
-            mixed = self.carry_out(plan, graphs, targets.detach(), on_host)
+            mixed: MixedGraphs = self(clean, model=None, generator=generator)
         if graphs.edge_id is None:
             return mixed
-        known = mixed.edge_origin >= 0
-        origin = np.where(known, graphs.edge_id[mixed.edge_origin] if known.any() else -1, -1)
+        kept = mixed.edge_origin >= 0
+        origin = np.where(kept, graphs.edge_id[mixed.edge_origin] if kept.any() else -1, -1)
         return replace(mixed, edge_origin=origin)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
@@ -469,9 +403,9 @@ class GraphTransplant(Augmentation):
 
     def _look_at(self, saliency: Tensor, batch: GraphBatch) -> None:
         """Warn once if saliency does not distinguish nodes."""
-        if self._looked_at_saliency:
+        if self._warned_about_saliency:
             return
-        self._looked_at_saliency = True
+        self._warned_about_saliency = True
         finite = bool(torch.isfinite(saliency).all())
         if finite and not varies_within_graphs(saliency, batch):
             warnings.warn(
@@ -489,23 +423,71 @@ def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
 
 
-def _keep_one(rest: Ints, rest_ptr: Ints, ptr: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def _keep_one(rest: Segments, ptr: Ints, rng: np.random.Generator) -> Segments:
     """Keep a random node of every graph of which nothing is left."""
-    none_left = np.diff(rest_ptr) == 0
+    none_left = np.diff(rest.ptr) == 0
     drawn = rng.integers(ptr[:-1][none_left], ptr[1:][none_left])
-    kept = np.insert(rest, rest_ptr[:-1][none_left], drawn)
-    return kept, rest_ptr + np.concatenate(([0], np.cumsum(none_left)))
+    kept = np.insert(rest.item, rest.ptr[:-1][none_left], drawn)
+    return Segments(rest.ptr + np.concatenate(([0], np.cumsum(none_left))), kept)
 
 
-def _checked(saliency: Tensor | None, nodes: int) -> Floats:
+def _templates(plan: TransplantPlan, batch: GraphBatch, mixed: kernel.Assembled) -> Ints:
+    """The edge of the batch whose attributes every edge has: its origin, or its template."""
+    copied, new = mixed.edge_origin, mixed.pair >= 0
+    if not batch.edges or not new.any():
+        return copied
+    template = np.where(new, plan.template[mixed.pair], copied)
+    if batch.symmetric:
+        # A lost edge leads to the end that lost it; the other direction takes its reverse.
+        receiver = mixed.node_origin[structure.rows_of(mixed.graphs.row_ptr)]
+        drawn = new & (template >= 0)
+        turned = drawn & (structure.rows_of(batch.row_ptr)[template] != receiver)
+        template[turned] = batch.reverse[template[turned]]
+    return template
+
+
+def _weighted(
+    edges: dict[str, Tensor], plan: TransplantPlan, batch: GraphBatch, mixed: kernel.Assembled
+) -> dict[str, Tensor]:
+    """Multiply the weights of new edges by ψ's 0 or 1, which carries its gradient."""
+    if "edge_weight" not in edges:
+        if not plan.soft_edges:
+            return edges
+        x = batch.nodes.get("x")
+        dtype = x.dtype if x is not None and x.is_floating_point() else None
+        ones = torch.ones(len(mixed.pair), dtype=dtype, device=batch.device)
+        edges = {**edges, "edge_weight": ones}
+    assert plan.weight is not None
+    weight, new = edges["edge_weight"], np.flatnonzero(mixed.pair >= 0)
+    index = batch.on_device(new)
+    drawn = plan.weight.index_select(0, batch.on_device(mixed.pair[new])).to(weight.dtype)
+    return {**edges, "edge_weight": weight.index_copy(0, index, weight[index] * drawn)}
+
+
+def _embedded(nodes: Tensor | None) -> Prediction:
+    """Stand in for a model's prediction, of which only node embeddings are given."""
+    if nodes is None:
+        raise GraphTransplantError(
+            "connect='predict' needs the node embeddings: pass `nodes`, [nodes, width]"
+        )
+    return Prediction(nodes, None, nodes.new_empty(0, 0), ())
+
+
+def equal_saliency(batch: GraphBatch) -> Tensor:
+    """Saliency that does not distinguish nodes, float ``[nodes]``."""
+    return torch.ones(batch.num_nodes, device=batch.device)
+
+
+def _checked(saliency: Tensor | None, batch: GraphBatch) -> Tensor:
     if saliency is None:
-        return np.ones(nodes, np.float32)
+        return equal_saliency(batch)
+    nodes = batch.num_nodes
     saliency = torch.as_tensor(saliency)
     if saliency.shape != (nodes,):
         raise DataError(
             f"`saliency` must have shape [{nodes}], one number per node; got {list(saliency.shape)}"
         )
-    on_host = saliency.detach().cpu().to(torch.float32).numpy()
-    if not (np.isfinite(on_host).all() and (on_host >= 0).all()):
+    saliency = saliency.detach()
+    if not bool((saliency.isfinite() & (saliency >= 0)).all()):
         raise DataError("`saliency` must be finite and non-negative")
-    return on_host
+    return saliency

@@ -16,7 +16,7 @@ from torch import Tensor
 from graph_transplant.errors import DataError
 from graph_transplant.graphs.pyg import Batch, Data, is_pyg
 from graph_transplant.kernels import structure
-from graph_transplant.kernels.compiling import Ints
+from graph_transplant.kernels.arrays import CSR, Ints, Neighbours
 from graph_transplant.sparse import Adjacency
 
 CODE = "x:code"
@@ -230,11 +230,16 @@ class GraphBatch:
         """Index of every edge's reverse, int64 ``[edges]``; empty if some edge has none."""
         return structure.reverse_of(self.row_ptr, self.column)
 
+    @property
+    def csr(self) -> CSR:
+        """The structure as kernels take it."""
+        return CSR(self.ptr, self.row_ptr, self.column)
+
     @cached_property
-    def near(self) -> tuple[Ints, Ints, Ints]:
-        """Undirected neighbour lists: row offsets, neighbours and edge index of each entry."""
+    def neighbours(self) -> Neighbours:
+        """Undirected neighbour lists, with the index of the edge of each entry."""
         if self.symmetric:
-            return self.row_ptr, self.column, np.arange(self.num_edges)
+            return Neighbours(self.row_ptr, self.column, np.arange(self.num_edges))
         return structure.both_ways(self.row_ptr, self.column)
 
     def to(self, device: torch.device | str) -> GraphBatch:
@@ -252,9 +257,9 @@ class GraphBatch:
         )
         return moved._made_from(None if self.source is None else self.source.to(device))
 
-    def derive(self, ptr: Ints, row_ptr: Ints, column: Ints, **changes: Any) -> GraphBatch:
+    def derive(self, csr: CSR, /, **changes: Any) -> GraphBatch:
         """Create a batch of virtual graphs; attributes that are not given are kept."""
-        return replace(self, ptr=ptr, row_ptr=row_ptr, column=column, edge_id=None, **changes)
+        return replace(self, **csr._asdict(), edge_id=None, **changes)
 
     def nodes_like(self, origin: Ints) -> dict[str, Tensor]:
         """Copy the fields of nodes ``origin``."""

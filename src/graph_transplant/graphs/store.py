@@ -495,7 +495,7 @@ class GraphStore:
     def _gather(self, index: Tensor) -> GraphBatch:
         receiver, sender = self._flat["edge_index"]
         try:
-            ptr, row_ptr, column, nodes, edges = structure.gather(
+            graphs, nodes, edges = structure.gather(
                 index.numpy(),
                 self._node_starts.numpy(),
                 self.node_counts.numpy(),
@@ -518,11 +518,11 @@ class GraphStore:
             taken[CODE] = self._code.index_select(0, at_node)
         attr = self._flat.get("edge_attr")
         # Symmetry does not require equal attributes, unlike `undirected`.
-        symmetric = self.undirected or structure.reverse_of(row_ptr, column).size == column.size
+        symmetric = self.undirected or structure.reverse_of(
+            graphs.row_ptr, graphs.column
+        ).size == len(edges)
         return GraphBatch(
-            ptr=ptr,
-            row_ptr=row_ptr,
-            column=column,
+            *graphs,
             symmetric=symmetric,
             nodes=taken,
             edges={} if attr is None else {"edge_attr": attr.index_select(0, at_edge).float()},

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph_transplant.kernels.compiling import Floats, Ints, compiled
+from graph_transplant.kernels.arrays import Floats, Ints
+from graph_transplant.kernels.compiling import compiled
 
 
 @compiled
@@ -17,16 +18,16 @@ def share_of(count: int, ratio: float) -> int:
 
 
 @compiled
-def below(limit: int, rng: np.random.Generator) -> int:
+def random_below(limit: int, rng: np.random.Generator) -> int:
     """Random integer in ``[0, limit)``."""
     return int(rng.random() * limit)
 
 
 @compiled
-def choose(items: NDArray[Any], size: int, count: int, rng: np.random.Generator) -> None:
+def shuffle_front(items: NDArray[Any], size: int, count: int, rng: np.random.Generator) -> None:
     """Move ``count`` random items of ``items[:size]`` to the front (partial Fisher-Yates)."""
     for i in range(count):
-        j = i + below(size - i, rng)
+        j = i + random_below(size - i, rng)
         items[i], items[j] = items[j], items[i]
 
 
@@ -36,12 +37,12 @@ def shuffle_within(values: Floats, ptr: Ints, rng: np.random.Generator) -> Float
     shuffled = values.copy()
     for g in range(ptr.size - 1):
         mine = shuffled[ptr[g] : ptr[g + 1]]
-        choose(mine, mine.size, mine.size, rng)
+        shuffle_front(mine, mine.size, mine.size, rng)
     return shuffled
 
 
 @compiled
-def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
+def sample_distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
     """Sample ``count`` distinct integers below ``limit`` uniformly, in ascending order."""
     drawn = np.empty(count, np.int64)
     filled = 0
@@ -55,7 +56,7 @@ def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
         taken = np.zeros(limit, np.bool_)
         while filled < count:
             for _ in range(count - filled):
-                number = below(limit, rng)
+                number = random_below(limit, rng)
                 filled += not taken[number]
                 taken[number] = True
         filled = 0
@@ -66,7 +67,7 @@ def distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
         return drawn
     while filled < count:  # rejection sampling: redraw duplicates
         for i in range(filled, count):
-            drawn[i] = below(limit, rng)
+            drawn[i] = random_below(limit, rng)
         drawn.sort()
         filled = min(count, 1)
         for i in range(1, count):

@@ -12,14 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numpy as np
 from numba import njit
 from numba.core import event
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.floating[Any]]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

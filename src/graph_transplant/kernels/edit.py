@@ -6,14 +6,32 @@ counts once, as the first of its two entries.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from graph_transplant.kernels.choice import below, choose, distinct, is_in, share_of
-from graph_transplant.kernels.compiling import Bools, Ints, compiled
+from graph_transplant.kernels.arrays import CSR, Bools, Ints, Neighbours
+from graph_transplant.kernels.choice import (
+    is_in,
+    random_below,
+    sample_distinct,
+    share_of,
+    shuffle_front,
+)
+from graph_transplant.kernels.compiling import compiled
 from graph_transplant.kernels.structure import offsets, rows_of
 
 # Paths sampled per requested swap; more would find a few more open triads in dense graphs.
 TRIES = 16
+
+
+class Replacement(NamedTuple):
+    """Edges that replace others."""
+
+    keep: Bools  # the edges that remain
+    sender: Ints  # ends of the new edges
+    receiver: Ints
+    template: Ints  # the edge that each replaces, whose attributes it takes
 
 
 @compiled
@@ -24,30 +42,32 @@ def choose_nodes(ptr: Ints, ratio: float, rng: np.random.Generator) -> Bools:
     for g in range(ptr.size - 1):
         mine = items[ptr[g] : ptr[g + 1]]
         count = max(0, min(share_of(mine.size, ratio), mine.size - 1))
-        choose(mine, mine.size, count, rng)
+        shuffle_front(mine, mine.size, count, rng)
         chosen[mine[:count]] = True
     return chosen
 
 
 @compiled
-def grow(ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Generator) -> Bools:
+def random_connected_set(
+    ptr: Ints, neighbours: Neighbours, size: float, rng: np.random.Generator
+) -> Bools:
     """Mark ``floor(size · n)`` nodes of every graph, grown from a random one along random edges."""
     inside = np.zeros(ptr[-1], np.bool_)
-    leaving = np.empty_like(near)  # far ends of the edges that leave the set
+    leaving = np.empty_like(neighbours.node)  # far ends of the edges that leave the set
     for g in range(ptr.size - 1):
         nodes = ptr[g + 1] - ptr[g]
         missing = min(nodes, max(1, share_of(nodes, size)))
-        reached, open_edges = ptr[g] + below(nodes, rng), 0
+        reached, open_edges = ptr[g] + random_below(nodes, rng), 0
         while missing:
             inside[reached] = True
             missing -= 1
-            for v in near[near_ptr[reached] : near_ptr[reached + 1]]:
+            for v in neighbours.node[neighbours.ptr[reached] : neighbours.ptr[reached + 1]]:
                 if not inside[v]:
                     leaving[open_edges] = v
                     open_edges += 1
             # Skip edges whose far end has been reached in the meantime.
             while open_edges and inside[reached]:
-                place = below(open_edges, rng)
+                place = random_below(open_edges, rng)
                 reached = leaving[place]
                 open_edges -= 1
                 leaving[place] = leaving[open_edges]
@@ -57,10 +77,10 @@ def grow(ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Gene
 
 
 @compiled
-def list_edges(ptr: Ints, row_ptr: Ints, reverse: Ints, graph: int, edges: Ints) -> int:
+def list_edges(graphs: CSR, reverse: Ints, g: int, edges: Ints) -> int:
     """Write the edges of a graph to ``edges``, undirected ones once; return their number."""
     size = 0
-    for e in range(row_ptr[ptr[graph]], row_ptr[ptr[graph + 1]]):
+    for e in range(graphs.row_ptr[graphs.ptr[g]], graphs.row_ptr[graphs.ptr[g + 1]]):
         if e <= reverse[e]:
             edges[size] = e
             size += 1
@@ -68,16 +88,14 @@ def list_edges(ptr: Ints, row_ptr: Ints, reverse: Ints, graph: int, edges: Ints)
 
 
 @compiled
-def drop_edges(
-    ptr: Ints, row_ptr: Ints, reverse: Ints, ratio: float, rng: np.random.Generator
-) -> Bools:
+def drop_edges(graphs: CSR, reverse: Ints, ratio: float, rng: np.random.Generator) -> Bools:
     """Mark the edges that remain after dropping ``floor(ratio · m)``, each with its reverse."""
     keep = np.ones(reverse.size, np.bool_)
     edges = np.empty_like(reverse)
-    for g in range(ptr.size - 1):
-        size = list_edges(ptr, row_ptr, reverse, g, edges)
+    for g in range(graphs.ptr.size - 1):
+        size = list_edges(graphs, reverse, g, edges)
         count = share_of(size, ratio)
-        choose(edges, size, count, rng)
+        shuffle_front(edges, size, count, rng)
         for e in edges[:count]:
             keep[e] = keep[reverse[e]] = False
     return keep
@@ -85,20 +103,15 @@ def drop_edges(
 
 @compiled
 def absent_pairs(
-    first: int,
-    last: int,
-    row_ptr: Ints,
-    column: Ints,
-    symmetric: bool,
-    ranks: Ints,
-    sender: Ints,
-    receiver: Ints,
+    graphs: CSR, g: int, symmetric: bool, ranks: Ints, sender: Ints, receiver: Ints
 ) -> int:
     """Count the unconnected pairs of distinct nodes of a graph.
 
     Pairs with the given ascending ranks are written to ``sender`` and ``receiver``. Undirected
     pairs count once, with the larger node as the receiver.
     """
+    first, last = graphs.ptr[g], graphs.ptr[g + 1]
+    row_ptr, column = graphs.row_ptr, graphs.column
     count, found = 0, 0
     for v in range(first, last):
         for start, high in ((first, v), (v + 1, last)):
@@ -119,50 +132,42 @@ def absent_pairs(
 
 @compiled
 def replace_edges(
-    ptr: Ints,
-    row_ptr: Ints,
-    column: Ints,
-    reverse: Ints,
-    symmetric: bool,
-    ratio: float,
-    rng: np.random.Generator,
-) -> tuple[Bools, Ints, Ints, Ints]:
-    """Replace ``floor(ratio · m)`` edges, at most as many as there are unconnected pairs.
-
-    Returns a mask of the kept edges; and the sender, receiver and replaced edge of every new edge.
-    """
+    graphs: CSR, reverse: Ints, symmetric: bool, ratio: float, rng: np.random.Generator
+) -> Replacement:
+    """Replace ``floor(ratio · m)`` edges, at most as many as there are unconnected pairs."""
+    column = graphs.column
     keep = np.ones(column.size, np.bool_)
     edges, ones, others = np.empty_like(column), np.empty_like(column), np.empty_like(column)
     sender = np.empty(2 * column.size, np.int64)
-    receiver, like = np.empty_like(sender), np.empty_like(sender)
+    receiver, template = np.empty_like(sender), np.empty_like(sender)
     size = 0
-    for g in range(ptr.size - 1):
-        first, last = ptr[g], ptr[g + 1]
-        total = list_edges(ptr, row_ptr, reverse, g, edges)
-        absent = absent_pairs(first, last, row_ptr, column, symmetric, edges[:0], ones, others)
+    for g in range(graphs.ptr.size - 1):
+        total = list_edges(graphs, reverse, g, edges)
+        absent = absent_pairs(graphs, g, symmetric, edges[:0], ones, others)
         count = min(share_of(total, ratio), absent)
-        choose(edges, total, count, rng)
-        ranks = distinct(absent, count, rng)
-        absent_pairs(first, last, row_ptr, column, symmetric, ranks, ones, others)
+        shuffle_front(edges, total, count, rng)
+        ranks = sample_distinct(absent, count, rng)
+        absent_pairs(graphs, g, symmetric, ranks, ones, others)
         for i in range(count):
             e = edges[i]
             keep[e] = keep[reverse[e]] = False
-            sender[size], receiver[size], like[size] = ones[i], others[i], e
+            sender[size], receiver[size], template[size] = ones[i], others[i], e
             size += 1
             if symmetric:
-                sender[size], receiver[size], like[size] = others[i], ones[i], reverse[e]
+                sender[size], receiver[size], template[size] = others[i], ones[i], reverse[e]
                 size += 1
-    return keep, sender[:size].copy(), receiver[:size].copy(), like[:size].copy()
+    return Replacement(keep, sender[:size].copy(), receiver[:size].copy(), template[:size].copy())
 
 
 @compiled
-def simple_rows(near_ptr: Ints, near: Ints) -> tuple[Ints, Ints]:
+def simple_rows(neighbours: Neighbours) -> tuple[Ints, Ints]:
     """Remove self-loops and repeated entries from rows; return offsets and nodes."""
-    counts, simple = np.zeros(near_ptr.size - 1, np.int64), np.empty_like(near)
+    ptr, node, _ = neighbours
+    counts, simple = np.zeros(ptr.size - 1, np.int64), np.empty_like(node)
     size = 0
     for v in range(counts.size):
         before = -1
-        for u in near[near_ptr[v] : near_ptr[v + 1]]:
+        for u in node[ptr[v] : ptr[v + 1]]:
             if u != v and u != before:
                 simple[size] = u
                 size += 1
@@ -173,29 +178,25 @@ def simple_rows(near_ptr: Ints, near: Ints) -> tuple[Ints, Ints]:
 
 @compiled
 def swap_open_triads(
-    ptr: Ints,
-    row_ptr: Ints,
-    column: Ints,
+    graphs: CSR,
     reverse: Ints,
     symmetric: bool,
-    near_ptr: Ints,
-    near: Ints,
-    near_edge: Ints,
+    neighbours: Neighbours,
     ratio: float,
     rng: np.random.Generator,
-) -> tuple[Bools, Ints, Ints, Ints]:
+) -> Replacement:
     """Close ``ceil(ratio · m)`` open triads, each by moving one end of one of its edges.
 
     Paths u - a - v are sampled with probability proportional to 1 / degree(a), hence pairs u, v in
     proportion to their resource-allocation index. Paths are skipped if their ends are connected, in
-    the original graph or by an earlier swap, or if their edge has already moved. The return values
-    are those of :func:`replace_edges`.
+    the original graph or by an earlier swap, or if their edge has already moved.
     """
-    simple_ptr, simple = simple_rows(near_ptr, near)
+    ptr, row_ptr, column = graphs
+    simple_ptr, simple = simple_rows(neighbours)
     centre_of, row_of = rows_of(simple_ptr), rows_of(row_ptr)
     keep, used = np.ones(column.size, np.bool_), np.zeros(simple.size, np.bool_)
     sender, receiver = np.empty_like(column), np.empty_like(column)
-    like, edges = np.empty_like(column), np.empty_like(column)
+    template, edges = np.empty_like(column), np.empty_like(column)
     # Pairs joined so far, as a linked list per node: the other end and the previous pair.
     chain = np.full(row_ptr.size - 1, -1)
     other, before = np.empty_like(column), np.empty_like(column)
@@ -203,14 +204,14 @@ def swap_open_triads(
     for g in range(ptr.size - 1):
         first, nodes = simple_ptr[ptr[g]], ptr[g + 1] - ptr[g]
         entries = simple_ptr[ptr[g + 1]] - first
-        total = list_edges(ptr, row_ptr, reverse, g, edges)
+        total = list_edges(graphs, reverse, g, edges)
         wanted = min(int(np.ceil(ratio * total - 1e-9)), (nodes * (nodes - 1) - entries) // 2)
         tries = TRIES * (wanted + 8) if entries else 0
         while wanted and tries:
             tries -= 1
-            path = first + below(entries, rng)
+            path = first + random_below(entries, rng)
             a, u = centre_of[path], simple[path]
-            v = simple[simple_ptr[a] + below(simple_ptr[a + 1] - simple_ptr[a], rng)]
+            v = simple[simple_ptr[a] + random_below(simple_ptr[a + 1] - simple_ptr[a], rng)]
             near_u = simple[simple_ptr[u] : simple_ptr[u + 1]]
             if u == v or used[path] or is_in(near_u, v):
                 continue
@@ -225,14 +226,14 @@ def swap_open_triads(
             wanted -= 1
             used[path] = used[simple_ptr[u] + np.searchsorted(near_u, a)] = True
             # Of parallel edges between u and a, a random one moves.
-            row = near[near_ptr[u] : near_ptr[u + 1]]
+            row = neighbours.node[neighbours.ptr[u] : neighbours.ptr[u + 1]]
             k, end = np.searchsorted(row, a), np.searchsorted(row, a, side="right")
-            e = near_edge[near_ptr[u] + k + below(end - k, rng)]
+            e = neighbours.edge[neighbours.ptr[u] + k + random_below(end - k, rng)]
             for _ in range(2 if symmetric else 1):
                 keep[e] = False
                 sender[size] = v if column[e] == a else column[e]
                 receiver[size] = v if row_of[e] == a else row_of[e]
-                like[size] = e
+                template[size] = e
                 size += 1
                 e = reverse[e]
-    return keep, sender[:size].copy(), receiver[:size].copy(), like[:size].copy()
+    return Replacement(keep, sender[:size].copy(), receiver[:size].copy(), template[:size].copy())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from graph_transplant.kernels.choice import below, share_of
-from graph_transplant.kernels.compiling import Floats, Ints, compiled
+from graph_transplant.kernels.arrays import CSR, Floats, Ints, Neighbours, Segments
+from graph_transplant.kernels.choice import random_below, share_of
+from graph_transplant.kernels.compiling import compiled
 from graph_transplant.kernels.structure import compress, sort_by
 
 RESTART = 0.15  # α of SubMix: probability that a walk stops at each step
@@ -18,7 +21,7 @@ LEAST = 1e-30  # minimum share of an edge, so that means of attributes are alway
 
 @compiled
 def root_scores(
-    roots: Ints, first: int, last: int, near_ptr: Ints, near: Ints, score: Floats, spare: Floats
+    roots: Ints, first: int, last: int, neighbours: Neighbours, score: Floats, spare: Floats
 ) -> Floats:
     """Personalised PageRank of two roots: P(a walk from each node stops there) / α.
 
@@ -32,9 +35,9 @@ def root_scores(
         score[v, 0], score[v, 1] = v == roots[0], v == roots[1]
     for _ in range(ROUNDS):
         for v in range(first, last):
-            begin, end = near_ptr[v], near_ptr[v + 1]
+            begin, end = neighbours.ptr[v], neighbours.ptr[v + 1]
             one = two = 0.0
-            for u in near[begin:end]:
+            for u in neighbours.node[begin:end]:
                 one += score[u, 0]
                 two += score[u, 1]
             going_on = (1 - RESTART) / max(end - begin, 1)
@@ -64,9 +67,9 @@ def list_by_score(
 
 @compiled
 def choose_subgraphs(
-    source_of: Ints, ptr: Ints, near_ptr: Ints, near: Ints, size: float, rng: np.random.Generator
-) -> tuple[Ints, Ints, Ints]:
-    """Choose connected sets of k nodes in every graph and in its source; also return offsets."""
+    source_of: Ints, ptr: Ints, neighbours: Neighbours, size: float, rng: np.random.Generator
+) -> tuple[Segments, Ints]:
+    """Choose connected sets of k nodes in every graph and as many in its source."""
     graphs = source_of.size
     # Search i is in graph i, search graphs + i in its source.
     searched, ranked_ptr = np.empty(2 * graphs, np.int64), np.zeros(2 * graphs + 1, np.int64)
@@ -81,8 +84,11 @@ def choose_subgraphs(
     while done < order.size:  # two searches at once cost little more than one
         g = searched[order[done]]
         first, last = ptr[g], ptr[g + 1]
-        roots[0], roots[1] = first + below(last - first, rng), first + below(last - first, rng)
-        found = root_scores(roots, first, last, near_ptr, near, score, spare)
+        roots[0], roots[1] = (
+            first + random_below(last - first, rng),
+            first + random_below(last - first, rng),
+        )
+        found = root_scores(roots, first, last, neighbours, score, spare)
         for j in range(2):
             if done < order.size and searched[order[done]] == g:
                 mine = ranked[ranked_ptr[order[done]] :]
@@ -93,26 +99,26 @@ def choose_subgraphs(
     replaced, brought = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
     for g in range(graphs):
         most = max(1, share_of(min(reached[g], reached[graphs + g]), size))
-        chosen_ptr[g + 1] = chosen_ptr[g] + 1 + below(most, rng)
+        chosen_ptr[g + 1] = chosen_ptr[g] + 1 + random_below(most, rng)
         for i in range(chosen_ptr[g + 1] - chosen_ptr[g]):
             replaced[chosen_ptr[g] + i] = ranked[ranked_ptr[g] + i]
             brought[chosen_ptr[g] + i] = ranked[ranked_ptr[graphs + g] + i]
-    return replaced[: chosen_ptr[-1]], brought[: chosen_ptr[-1]], chosen_ptr
+    return Segments(chosen_ptr, replaced[: chosen_ptr[-1]]), brought[: chosen_ptr[-1]]
 
 
 @compiled
-def swap_subgraphs(
-    ptr: Ints, row_ptr: Ints, column: Ints, replaced: Ints, brought: Ints, chosen_ptr: Ints
-) -> tuple[Ints, Ints, Ints, Floats]:
+def swap_subgraphs(graphs: CSR, replaced: Segments, brought: Ints) -> tuple[CSR, Ints, Floats]:
     """Replace the edges among ``replaced`` by those among ``brought``.
 
-    Returns ``row_ptr``, ``column``, the origin of every edge, and for every graph the share of its
-    edges (of its nodes if it has no edges) that come from its source.
+    Returns the graphs, the origin of every edge, and for every graph the share of its edges (of its
+    nodes if it has no edges) that come from its source.
     """
+    ptr, row_ptr, column = graphs
+    chosen = replaced.item
     inside, place = np.zeros(ptr[-1], np.bool_), np.full(ptr[-1], -1)
     bound = column.size
-    for i in range(replaced.size):
-        inside[replaced[i]] = True
+    for i in range(chosen.size):
+        inside[chosen[i]] = True
         bound += row_ptr[brought[i] + 1] - row_ptr[brought[i]]
     sender, receiver = np.empty(bound, np.int64), np.empty(bound, np.int64)
     edge, share = np.empty(bound, np.int64), np.empty(ptr.size - 1)
@@ -124,34 +130,46 @@ def swap_subgraphs(
                 if not (inside[v] and inside[column[e]]):
                     sender[size], receiver[size], edge[size] = column[e], v, e
                     size += 1
-        mine, kept = range(chosen_ptr[g], chosen_ptr[g + 1]), size - start
+        mine, kept = range(replaced.ptr[g], replaced.ptr[g + 1]), size - start
         for i in mine:
-            place[brought[i]] = replaced[i]
+            place[brought[i]] = chosen[i]
         for i in mine:
             for e in range(row_ptr[brought[i]], row_ptr[brought[i] + 1]):
                 if place[column[e]] >= 0:
-                    sender[size], receiver[size], edge[size] = place[column[e]], replaced[i], e
+                    sender[size], receiver[size], edge[size] = place[column[e]], chosen[i], e
                     size += 1
         for i in mine:
             place[brought[i]] = -1
         edges, nodes = size - start, ptr[g + 1] - ptr[g]
         share[g] = (edges - kept) / edges if edges else len(mine) / nodes
     new_row_ptr, new_column, order = compress(sender[:size], receiver[:size], ptr[-1])
-    return new_row_ptr, new_column, edge[order], share
+    return CSR(ptr, new_row_ptr, new_column), edge[order], share
 
 
 # ------------------------------------------------------------------ ifMixup
 
 
-@compiled
-def overlay(
-    source_of: Ints, weight: Floats, ptr: Ints, row_ptr: Ints, column: Ints
-) -> tuple[Ints, Ints, Ints, Floats, Ints, Ints, Floats, Ints, Ints, Floats]:
-    """Overlay every graph with its source, node by node, and merge edges between the same nodes.
+class Shares(NamedTuple):
+    """What original nodes or edges contribute to mixed ones."""
 
-    Returns ``ptr``, ``row_ptr``, ``column`` and the weight of every mixed edge; for every original
-    node in a mixed one: its number, the mixed node and its share; and the same for edges.
-    """
+    item: Ints  # the original node or edge
+    onto: Ints  # the mixed one that it is part of
+    share: Floats  # with this weight
+
+
+class Overlay(NamedTuple):
+    """Mixed graphs, and what they are mixed from."""
+
+    graphs: CSR
+    weight: Floats  # of every edge
+    nodes: Shares
+    edges: Shares
+
+
+@compiled
+def overlay(source_of: Ints, weight: Floats, graphs: CSR) -> Overlay:
+    """Overlay every graph with its source, node by node, and merge edges between the same nodes."""
+    ptr, row_ptr, column = graphs
     new_ptr = np.zeros_like(ptr)
     total, edges = ptr[-1], column.size
     for g in range(source_of.size):
@@ -187,24 +205,25 @@ def overlay(
             whole[size - 1] += share[k]
             entry[k] = size - 1
         new_row_ptr[v + 1] = size
-    return (
-        new_ptr, new_row_ptr, new_column[:size], whole[:size],
-        node, onto, node_share, edge[order], entry, share,
-    )  # fmt: skip
+    return Overlay(
+        CSR(new_ptr, new_row_ptr, new_column[:size]),
+        whole[:size],
+        Shares(node, onto, node_share),
+        Shares(edge[order], entry, share),
+    )
 
 
 # ------------------------------------------------------------------ G-Mixup
 
 
 @compiled
-def add_aligned(
-    ptr: Ints, row_ptr: Ints, column: Ints, label: Ints, joined: Ints, rank: Ints
-) -> None:
+def add_aligned(graphs: CSR, label: Ints, joined: Ints, rank: Ints) -> None:
     """Add edge counts between positions to ``joined[class]``; write the ``rank`` of every node.
 
     Nodes are ranked by descending degree; ties keep their order. Graphs must be undirected.
     Self-loops and repeated edges do not count.
     """
+    ptr, row_ptr, column = graphs
     resolution = joined.shape[1]
     for g in range(ptr.size - 1):
         first, nodes = ptr[g], ptr[g + 1] - ptr[g]
@@ -239,7 +258,7 @@ def draw_pairs(
     for g in range(mixture.shape[0]):
         start, end = g * nodes, (g + 1) * nodes
         for i in range(start, end):
-            position[i] = below(resolution, rng)
+            position[i] = random_below(resolution, rng)
         for i in range(start, end):
             chance[:] = 0.0
             for c in range(classes):

@@ -5,11 +5,40 @@ The second half of the node split in graph ``g`` gets the number ``nodes + g``.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from graph_transplant.kernels.choice import below
-from graph_transplant.kernels.compiling import Bools, Ints, compiled
+from graph_transplant.kernels.arrays import CSR, Bools, Ints, Neighbours
+from graph_transplant.kernels.choice import random_below
+from graph_transplant.kernels.compiling import compiled
 from graph_transplant.kernels.structure import compress
+
+
+class Splits(NamedTuple):
+    """Which node of every graph is split, and how."""
+
+    split: Ints  # the node, which becomes the first half
+    moved: Bools  # its neighbours that move to the second half, [nodes]
+    shared: Bools  # its neighbours that are connected to both halves, [nodes]
+    between: Ints  # edge whose attributes the one between the halves takes, -1 for none
+
+
+class SplitEdges(NamedTuple):
+    """Edges after the split."""
+
+    ptr: Ints  # edges ptr[g] to ptr[g + 1] - 1 belong to graph g
+    receiver: Ints
+    sender: Ints
+    template: Ints  # the edge of the batch whose attributes each takes, -1 for none
+    new: Bools  # whether it is a second copy, or the edge between the halves
+
+
+class Merges(NamedTuple):
+    """Which nodes are merged, one pair a graph."""
+
+    kept: Ints  # the end of the merged edge that remains
+    merged: Ints  # the other end
 
 
 @compiled
@@ -27,7 +56,7 @@ def expected_shared(nodes: float, edges: float, degree: float, triangles: float)
 
 @compiled
 def sharing_chance(
-    first: int, last: int, near_ptr: Ints, near: Ints, is_near: Bools, closing: Bools
+    first: int, last: int, neighbours: Neighbours, is_near: Bools, closing: Bools
 ) -> float:
     """Probability that a neighbour in a triangle is shared; marks these neighbours as ``closing``.
 
@@ -36,7 +65,7 @@ def sharing_chance(
     edges = degree = triangles = closers = 0
     for v in range(first, last):
         before = -1
-        for u in near[near_ptr[v] : near_ptr[v + 1]]:
+        for u in neighbours.node[neighbours.ptr[v] : neighbours.ptr[v + 1]]:
             if u != before and u < v:
                 edges += 1
                 if is_near[u] and is_near[v]:
@@ -52,53 +81,38 @@ def sharing_chance(
 
 @compiled
 def choose_splits(
-    ptr: Ints, near_ptr: Ints, near: Ints, near_edge: Ints, adjust: bool, rng: np.random.Generator
-) -> tuple[Ints, Bools, Bools, Ints]:
-    """Choose a node of every graph to split, and assign its neighbours to the halves.
-
-    Returns the nodes; masks ``[nodes]`` of the neighbours of the second half only and of both; and
-    the edge whose attributes the edge between the halves takes, -1 for none.
-    """
+    ptr: Ints, neighbours: Neighbours, adjust: bool, rng: np.random.Generator
+) -> Splits:
+    """Choose a node of every graph to split, and assign its neighbours to the halves."""
     split, between = np.empty(ptr.size - 1, np.int64), np.full(ptr.size - 1, -1)
     moved, shared = np.zeros(ptr[-1], np.bool_), np.zeros(ptr[-1], np.bool_)
     is_near, closing = np.zeros(ptr[-1], np.bool_), np.zeros(ptr[-1], np.bool_)
     for g in range(split.size):
         first, last = ptr[g], ptr[g + 1]
-        node = split[g] = first + below(last - first, rng)
+        node = split[g] = first + random_below(last - first, rng)
         seen = 0.0
-        for k in range(near_ptr[node], near_ptr[node + 1]):
-            if near[k] != node:
-                is_near[near[k]] = True
+        for k in range(neighbours.ptr[node], neighbours.ptr[node + 1]):
+            if neighbours.node[k] != node:
+                is_near[neighbours.node[k]] = True
                 seen += 1
                 if rng.random() * seen < 1:  # reservoir sampling
-                    between[g] = near_edge[k]
-        chance = sharing_chance(first, last, near_ptr, near, is_near, closing) if adjust else 0.0
+                    between[g] = neighbours.edge[k]
+        chance = sharing_chance(first, last, neighbours, is_near, closing) if adjust else 0.0
         for v in range(first, last):
             if is_near[v]:
                 shared[v] = closing[v] and rng.random() < chance
                 moved[v] = not shared[v] and rng.random() < 0.5
-    return split, moved, shared, between
+    return Splits(split, moved, shared, between)
 
 
 @compiled
-def split_nodes(
-    ptr: Ints,
-    row_ptr: Ints,
-    column: Ints,
-    symmetric: bool,
-    split: Ints,
-    moved: Bools,
-    shared: Bools,
-    between: Ints,
-) -> tuple[Ints, Ints, Ints, Bools, Ints]:
-    """List the edges after the split.
-
-    Returns receiver, sender, the edge of the batch whose attributes it takes (-1 for none), and
-    whether it is new (a second copy, or the edge between the halves); and the graphs' offsets.
-    """
+def split_nodes(graphs: CSR, symmetric: bool, splits: Splits) -> SplitEdges:
+    """List the edges after the split."""
+    ptr, row_ptr, column = graphs
+    split, moved, shared, between = splits
     bound = 2 * (column.size + split.size)
     receiver, sender = np.empty(bound, np.int64), np.empty(bound, np.int64)
-    like, new = np.empty(bound, np.int64), np.zeros(bound, np.bool_)
+    template, new = np.empty(bound, np.int64), np.zeros(bound, np.bool_)
     edge_ptr = np.zeros_like(ptr)
     size = 0
     for g in range(split.size):
@@ -109,46 +123,45 @@ def split_nodes(
                 touched = v == node or u == node
                 other = u if v == node else v
                 if not (touched and moved[other]):
-                    receiver[size], sender[size], like[size] = v, u, e
+                    receiver[size], sender[size], template[size] = v, u, e
                     size += 1
                 if touched and (moved[other] or shared[other] or u == v):
                     receiver[size] = half if v == node else v
                     sender[size] = half if u == node else u
-                    like[size], new[size] = e, not moved[other]
+                    template[size], new[size] = e, not moved[other]
                     size += 1
         for i in range(1 + symmetric):
             receiver[size], sender[size] = (node, half) if i else (half, node)
-            like[size], new[size] = between[g], True
+            template[size], new[size] = between[g], True
             size += 1
         edge_ptr[g + 1] = size
-    return receiver[:size], sender[:size], like[:size], new[:size], edge_ptr
+    return SplitEdges(edge_ptr, receiver[:size], sender[:size], template[:size], new[:size])
 
 
 @compiled
-def choose_merges(
-    receiver: Ints, sender: Ints, edge_ptr: Ints, nodes: int, rng: np.random.Generator
-) -> tuple[Ints, Ints]:
-    """Choose an edge of every graph to merge; return the kept end and the merged end."""
+def choose_merges(edges: SplitEdges, nodes: int, rng: np.random.Generator) -> Merges:
+    """Choose an edge of every graph to merge."""
+    edge_ptr, receiver, sender = edges.ptr, edges.receiver, edges.sender
     kept, merged = np.empty(edge_ptr.size - 1, np.int64), np.empty(edge_ptr.size - 1, np.int64)
     for g in range(kept.size):
         kept[g] = merged[g] = -1
         while kept[g] == merged[g]:  # skip self-loops; the edge between the halves is not one
-            e = edge_ptr[g] + below(edge_ptr[g + 1] - edge_ptr[g], rng)
+            e = edge_ptr[g] + random_below(edge_ptr[g + 1] - edge_ptr[g], rng)
             kept[g], merged[g] = receiver[e], sender[e]
         if kept[g] >= nodes:  # the second half has no row of its own
             kept[g], merged[g] = merged[g], kept[g]
-    return kept, merged
+    return Merges(kept, merged)
 
 
 @compiled
-def merge_nodes(
-    receiver: Ints, sender: Ints, edge_ptr: Ints, nodes: int, kept: Ints, merged: Ints
-) -> tuple[Ints, Ints, Ints]:
+def merge_nodes(edges: SplitEdges, nodes: int, merges: Merges) -> tuple[Ints, Ints, Ints]:
     """Merge nodes; return ``row_ptr``, ``column`` and the listed edge of each entry.
 
     The second half takes the place of the merged node. If both ends of the merged edge had an edge
     to the same node, only that of the kept end remains.
     """
+    edge_ptr, receiver, sender = edges.ptr, edges.receiver, edges.sender
+    kept, merged = merges
     to, by = np.empty_like(receiver), np.empty_like(sender)
     listed = np.empty_like(receiver)
     size = 0

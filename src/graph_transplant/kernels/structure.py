@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from graph_transplant.kernels.compiling import Bools, Ints, compiled
+from graph_transplant.kernels.arrays import CSR, Bools, Ints, Neighbours
+from graph_transplant.kernels.compiling import compiled
+
+
+class Selected(NamedTuple):
+    """Graphs made of some nodes and edges of others."""
+
+    graphs: CSR
+    nodes: Ints  # which nodes and edges they are
+    edges: Ints
 
 
 @compiled
@@ -26,10 +37,17 @@ def largest_of(ptr: Ints) -> int:
 
 
 @compiled
-def mark(flags: Bools, items: Ints, value: bool) -> None:
+def mark(flags: Bools, items: Ints) -> None:
     """Set ``flags[items]``; compiles faster than fancy indexing."""
     for item in items:
-        flags[item] = value
+        flags[item] = True
+
+
+@compiled
+def unmark(flags: Bools, items: Ints) -> None:
+    """Clear ``flags[items]``."""
+    for item in items:
+        flags[item] = False
 
 
 @compiled
@@ -97,13 +115,13 @@ def reverse_of(row_ptr: Ints, column: Ints) -> Ints:
 
 
 @compiled
-def both_ways(row_ptr: Ints, column: Ints) -> tuple[Ints, Ints, Ints]:
-    """Rows that list every edge of a directed graph at both ends, and the edge of every entry."""
+def both_ways(row_ptr: Ints, column: Ints) -> Neighbours:
+    """Neighbours in a directed graph, whose edges are listed at both ends."""
     row = rows_of(row_ptr)
-    near_ptr, near, order = compress(
+    ptr, node, order = compress(
         np.concatenate((column, row)), np.concatenate((row, column)), row_ptr.size - 1
     )
-    return near_ptr, near, order % max(column.size, 1)
+    return Neighbours(ptr, node, order % max(column.size, 1))
 
 
 @compiled
@@ -128,11 +146,8 @@ def gather(
     edge_count: Ints,
     row: Ints,
     column: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Gather graphs from a store with nodes numbered within each graph and edges sorted by row.
-
-    Returns ``ptr``, ``row_ptr``, ``column``, and the indices of nodes and edges in the store.
-    """
+) -> Selected:
+    """Gather graphs from a store with nodes numbered within each graph and edges sorted by row."""
     ptr, edge_ptr = offsets(node_count[graphs]), offsets(edge_count[graphs])
     row_ptr = np.zeros(ptr[-1] + 1, np.int64)
     new_column = np.empty(edge_ptr[-1], np.int64)
@@ -150,14 +165,13 @@ def gather(
             row_ptr[first + row[e] + 1] += 1
     for v in range(row_ptr.size - 1):
         row_ptr[v + 1] += row_ptr[v]
-    return ptr, row_ptr, new_column, nodes, edges
+    return Selected(CSR(ptr, row_ptr, new_column), nodes, edges)
 
 
 @compiled
-def induced(
-    ptr: Ints, row_ptr: Ints, column: Ints, keep: Bools, keep_edge: Bools
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Subgraphs of kept nodes and edges: ``ptr``, ``row_ptr``, ``column``, old nodes and edges."""
+def induced(graphs: CSR, keep: Bools, keep_edge: Bools) -> Selected:
+    """Subgraphs of the kept nodes and edges."""
+    ptr, row_ptr, column = graphs
     nodes = np.flatnonzero(keep)
     place = np.cumsum(keep) - 1
     new_ptr = np.zeros_like(ptr)
@@ -172,4 +186,5 @@ def induced(
                 new_column[size], edges[size] = place[column[e]], e
                 size += 1
         new_row_ptr[i + 1] = size
-    return new_ptr, new_row_ptr, new_column[:size].copy(), nodes, edges[:size].copy()
+    subgraphs = CSR(new_ptr, new_row_ptr, new_column[:size].copy())
+    return Selected(subgraphs, nodes, edges[:size].copy())

@@ -1,27 +1,78 @@
-"""Graph Transplant: Algorithms 1 and 2 of the paper.
+r"""Graph Transplant: Algorithms 1 and 2 of the paper.
 
-:func:`cut` chooses the nodes, :func:`open_nodes` finds those that lost edges,
-:func:`degree_preserving_pairs` or :func:`all_pairs` list the pairs to connect, and :func:`assemble`
-builds the mixed graphs. The rows ``near_ptr`` and ``near`` list every edge at both ends; in
-undirected graphs they are ``row_ptr`` and ``column``.
+Algorithm 2 mixes a source :math:`G_\pi` and a destination :math:`G`::
+
+     1  V̂_π  ← R % salient nodes of G_π      cut: salient_anchors
+     2  V̄_π  ← Partial K-hop(K, G_π, V̂_π)    cut: partial_khop
+     3  Ḡ_π  ← induced subgraph of V̄_π       assemble
+     4  V̂    ← R % random nodes of G         cut
+     5  V̄    ← Partial K-hop(K, G, V̂)        cut
+     6  Ḡ    ← induced subgraph of V \ V̄     complement, assemble
+     7  V'   ← V̄_π ∪ (V \ V̄)                assemble
+     8  E'   ← Ē_π ∪ Ē                       assemble
+     9  for u in V̄_π, v in V \ V̄            all_pairs
+    10    if both lost an edge               boundary_nodes
+    11      ē_uv ~ Bernoulli((ψ(u, v) + ψ(v, u)) / 2)      (EdgePredictor.draw)
+    16  E'   ← E' ∪ {{u, v} : ē_uv = 1}      assemble
+
+Degree preservation replaces lines 9 to 15 by :func:`degree_preserving_pairs`.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from graph_transplant.kernels.choice import below, choose, distinct, share_of
-from graph_transplant.kernels.compiling import Bools, Floats, Ints, compiled
-from graph_transplant.kernels.structure import largest_of, mark, offsets
+from graph_transplant.kernels.arrays import CSR, Bools, Floats, Ints, Neighbours, Pairs, Segments
+from graph_transplant.kernels.choice import random_below, sample_distinct, share_of, shuffle_front
+from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.structure import largest_of, mark, offsets, unmark
+
+NO_SALIENCY: Floats = np.empty(0, np.float32)
+"""Saliency for :func:`cut` with random anchors."""
+
+
+class Cut(NamedTuple):
+    """Nodes cut out of every graph, and how they were reached."""
+
+    nodes: Segments  # V̄, ascending
+    frontier: Ints  # H of every step: the anchors, then those of each of the K hops
+    frontier_ptr: Ints  # offsets of the steps, K + 1 per graph
+
+
+class Boundary(NamedTuple):
+    """Nodes of a part that lost edges in the cut."""
+
+    nodes: Segments  # U
+    lost: Ints  # D, the edges that each graph's part lost
+
+
+class Assembled(NamedTuple):
+    """Mixed graphs, and where their nodes and edges come from."""
+
+    graphs: CSR
+    node_origin: Ints
+    edge_origin: Ints  # -1 for new edges
+    pair: Ints  # the pair that a new edge was made from; -1 for kept edges
+
+
+class Scratch(NamedTuple):
+    """Memory that the cuts of a batch share; marks are cleared after use."""
+
+    inside: Bools
+    seen: Bools
+    found: Ints
 
 
 @compiled
-def neighbours(frontier: Ints, near_ptr: Ints, near: Ints, found: Ints, seen: Bools) -> int:
-    """N(H): write the neighbours of the frontier to ``found``, each once; return their number."""
+def neighbours_of(frontier: Ints, neighbours: Neighbours, scratch: Scratch) -> int:
+    """N(H): write the neighbours of the frontier to ``scratch.found``; return their number."""
+    seen, found = scratch.seen, scratch.found
     size = 0
     for u in frontier:
-        for v in near[near_ptr[u] : near_ptr[u + 1]]:
-            if not seen[v]:
+        for v in neighbours.node[neighbours.ptr[u] : neighbours.ptr[u + 1]]:
+            if not seen[v]:  # each once
                 seen[v] = True
                 found[size] = v
                 size += 1
@@ -31,7 +82,7 @@ def neighbours(frontier: Ints, near_ptr: Ints, near: Ints, found: Ints, seen: Bo
 
 
 @compiled
-def bring_forward(items: Ints, count: int, saliency: Floats) -> None:
+def partition_largest(items: Ints, count: int, saliency: Floats) -> None:
     """Move the ``count`` most salient items to the front (quickselect)."""
     low, high = 0, items.size - 1
     while low < high:
@@ -55,16 +106,17 @@ def bring_forward(items: Ints, count: int, saliency: Floats) -> None:
 
 
 @compiled
-def choose_anchors(
-    items: Ints, saliency: Floats, salient: bool, count: int, rng: np.random.Generator
-) -> None:
-    """Move anchors to the front: random nodes, or random ones of the ``2 · count`` most salient."""
+def choose_anchors(items: Ints, count: int, saliency: Floats, rng: np.random.Generator) -> None:
+    """V̂: move anchors to the front: random ones of the ``2 · count`` most salient nodes.
+
+    Without saliency they are random nodes.
+    """
     pool = items.size
-    if salient:
+    if saliency.size:
         pool = min(2 * count, items.size)
-        choose(items, items.size, items.size, rng)  # break ties at random
-        bring_forward(items, pool, saliency)
-    choose(items, pool, count, rng)
+        shuffle_front(items, items.size, items.size, rng)  # break ties at random
+        partition_largest(items, pool, saliency)
+    shuffle_front(items, pool, count, rng)
 
 
 @compiled
@@ -72,326 +124,312 @@ def partial_khop(
     anchors: Ints,
     hops: int,
     share: float,
-    near_ptr: Ints,
-    near: Ints,
-    inside: Bools,
-    found: Ints,
-    seen: Bools,
-    steps: Ints,
+    neighbours: Neighbours,
+    scratch: Scratch,
+    frontiers: Ints,
     sizes: Ints,
     rng: np.random.Generator,
 ) -> int:
-    """Algorithm 1: mark V̄ in ``inside``; write H of every step to ``steps`` and ``sizes``."""
-    mark(inside, anchors, True)
-    for i in range(anchors.size):
-        steps[i] = anchors[i]
-    frontier, total = anchors.copy(), anchors.size  # H
-    sizes[0] = anchors.size
-    for k in range(hops):
-        size = neighbours(frontier, near_ptr, near, found, seen)
+    """Algorithm 1: mark V̄ in ``scratch.inside``; list H of every step, and its size."""
+    frontier = anchors.copy()  # H ← V̂
+    mark(scratch.inside, frontier)  # V̄ ← V̂
+    frontiers[: frontier.size] = frontier
+    sizes[0] = total = frontier.size
+    for k in range(1, hops + 1):
+        size = neighbours_of(frontier, neighbours, scratch)
         count = min(size, max(1, share_of(size, share)))  # p % of N(H), per graph
-        choose(found, size, count, rng)
-        frontier = found[:count].copy()
-        mark(inside, frontier, True)
-        for i in range(count):
-            steps[total + i] = frontier[i]
+        shuffle_front(scratch.found, size, count, rng)
+        frontier = scratch.found[:count].copy()  # line 2: H ← p % of N(H)
+        mark(scratch.inside, frontier)  # line 3: V̄ ← V̄ ∪ H
+        frontiers[total : total + count] = frontier
+        sizes[k] = count
         total += count
-        sizes[k + 1] = count
     return total
-
-
-@compiled
-def collect(first: int, last: int, inside: Bools, remove: bool, kept: Ints, size: int) -> int:
-    """List the nodes of a graph inside (with ``remove``: outside) and clear the marks."""
-    for v in range(first, last):
-        if inside[v] != remove:
-            kept[size] = v
-            size += 1
-        inside[v] = False
-    return size
 
 
 @compiled
 def cut(
     graphs: Ints,
     ptr: Ints,
-    near_ptr: Ints,
-    near: Ints,
+    neighbours: Neighbours,
     saliency: Floats,
-    salient: bool,
-    remove: bool,
     ratio: float,
     hops: int,
     share: float,
     rng: np.random.Generator,
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Choose the nodes of one side: lines 1-2 of Algorithm 2 (source) or 4-5 (destination).
+) -> Cut:
+    """Cut a partial K-hop subgraph out of each of ``graphs``: lines 1-2 of Algorithm 2, or 4-5.
 
-    Returns the kept nodes (the chosen ones, or with ``remove`` the others) in ascending order and
-    their offsets; and the nodes chosen in each step and the offsets of the steps.
+    Anchors are salient nodes (line 1), or random ones (line 4) with ``NO_SALIENCY``.
     """
-    counts = ptr[graphs + 1] - ptr[graphs]
-    total = counts.sum()
-    kept, kept_ptr = np.empty(total, np.int64), np.zeros(graphs.size + 1, np.int64)
-    steps = np.empty(total * (hops + 1), np.int64)
+    total = (ptr[graphs + 1] - ptr[graphs]).sum()
+    nodes, node_ptr = np.empty(total, np.int64), np.zeros(graphs.size + 1, np.int64)
+    frontiers = np.empty(total * (hops + 1), np.int64)
     sizes = np.zeros(graphs.size * (hops + 1), np.int64)
-    inside, seen = np.zeros(ptr[-1], np.bool_), np.zeros(ptr[-1], np.bool_)
-    found = np.empty(ptr[-1], np.int64)
-    size, step = 0, 0
+    marks = np.zeros(ptr[-1], np.bool_)
+    scratch = Scratch(marks, np.zeros_like(marks), np.empty(ptr[-1], np.int64))
+    size, listed = 0, 0
     for i in range(graphs.size):
         first, last = ptr[graphs[i]], ptr[graphs[i] + 1]
         items = np.arange(first, last)
         count = min(items.size, max(1, share_of(items.size, ratio)))  # R % of the nodes
-        choose_anchors(items, saliency, salient, count, rng)
-        step += partial_khop(
-            items[:count], hops, share, near_ptr, near, inside, found, seen,
-            steps[step:], sizes[i * (hops + 1) :], rng,
+        choose_anchors(items, count, saliency, rng)
+        listed += partial_khop(
+            items[:count], hops, share, neighbours, scratch,
+            frontiers[listed:], sizes[i * (hops + 1) :], rng,
         )  # fmt: skip
-        size = kept_ptr[i + 1] = collect(first, last, inside, remove, kept, size)
-    return kept[:size].copy(), kept_ptr, steps[:step].copy(), offsets(sizes)
+        size = node_ptr[i + 1] = collect(first, last, scratch.inside, nodes, size)
+    return Cut(Segments(node_ptr, nodes[:size].copy()), frontiers[:listed].copy(), offsets(sizes))
+
+
+@compiled
+def collect(first: int, last: int, inside: Bools, nodes: Ints, size: int) -> int:
+    """List the marked nodes of a graph and clear their marks."""
+    for v in range(first, last):
+        if inside[v]:
+            nodes[size] = v
+            size += 1
+            inside[v] = False
+    return size
 
 
 @compiled
 def scattered(
-    graphs: Ints,
-    ptr: Ints,
-    saliency: Floats,
-    salient: bool,
-    remove: bool,
-    count: int,
-    rng: np.random.Generator,
-) -> tuple[Ints, Ints]:
-    """Choose ``count`` scattered nodes of every graph (ablation); return kept nodes and offsets."""
+    graphs: Ints, ptr: Ints, saliency: Floats, count: int, rng: np.random.Generator
+) -> Segments:
+    """Cut ``count`` scattered nodes out of each of ``graphs`` (ablation)."""
     total = (ptr[graphs + 1] - ptr[graphs]).sum()
-    kept, kept_ptr = np.empty(total, np.int64), np.zeros(graphs.size + 1, np.int64)
+    nodes, node_ptr = np.empty(total, np.int64), np.zeros(graphs.size + 1, np.int64)
     inside = np.zeros(ptr[-1], np.bool_)
     size = 0
     for i in range(graphs.size):
         first, last = ptr[graphs[i]], ptr[graphs[i] + 1]
         items = np.arange(first, last)
         wanted = min(count, items.size)
-        choose_anchors(items, saliency, salient, wanted, rng)
-        mark(inside, items[:wanted], True)
-        size = kept_ptr[i + 1] = collect(first, last, inside, remove, kept, size)
-    return kept[:size].copy(), kept_ptr
+        choose_anchors(items, wanted, saliency, rng)
+        mark(inside, items[:wanted])
+        size = node_ptr[i + 1] = collect(first, last, inside, nodes, size)
+    return Segments(node_ptr, nodes[:size].copy())
 
 
 @compiled
-def open_nodes(kept: Ints, kept_ptr: Ints, near_ptr: Ints, near: Ints) -> tuple[Ints, Ints, Ints]:
-    """Nodes that lost edges in the cut, U_π or U, their offsets, and D_π or D of every graph."""
-    nodes, node_ptr = np.empty_like(kept), np.zeros_like(kept_ptr)
-    lost = np.zeros(kept_ptr.size - 1, np.int64)
-    inside = np.zeros(near_ptr.size - 1, np.bool_)
+def complement(removed: Segments, ptr: Ints) -> Segments:
+    r"""V \ V̄: the nodes of every graph that were not cut out (line 6)."""
+    rest = np.empty(ptr[-1] - removed.item.size, np.int64)
+    k = 0
+    for v in range(ptr[-1]):
+        if k < removed.item.size and removed.item[k] == v:
+            k += 1
+        else:
+            rest[v - k] = v
+    return Segments(ptr - removed.ptr, rest)
+
+
+@compiled
+def boundary_nodes(part: Segments, neighbours: Neighbours) -> Boundary:
+    """U and D: the nodes of a part whose degree fell in the cut, and by how much (line 10)."""
+    nodes, node_ptr = np.empty_like(part.item), np.zeros_like(part.ptr)
+    lost = np.zeros(part.ptr.size - 1, np.int64)
+    inside = np.zeros(neighbours.ptr.size - 1, np.bool_)
     size = 0
-    for g in range(kept_ptr.size - 1):
-        mine = kept[kept_ptr[g] : kept_ptr[g + 1]]
-        mark(inside, mine, True)
-        for u in mine:
-            gone = 0
-            for v in near[near_ptr[u] : near_ptr[u + 1]]:
+    for g in range(lost.size):
+        own = part.item[part.ptr[g] : part.ptr[g + 1]]
+        mark(inside, own)
+        for u in own:
+            gone = 0  # deg_G(u) - deg_Ḡ(u)
+            for v in neighbours.node[neighbours.ptr[u] : neighbours.ptr[u + 1]]:
                 gone += not inside[v]
             if gone:
                 lost[g] += gone
                 nodes[size] = u
                 size += 1
-        mark(inside, mine, False)
+        unmark(inside, own)
         node_ptr[g + 1] = size
-    return nodes[:size].copy(), node_ptr, lost
+    return Boundary(Segments(node_ptr, nodes[:size].copy()), lost)
+
+
+@compiled
+def undirected_pairs(ptr: Ints, source: Ints, destination: Ints) -> Pairs:
+    """Pairs that become edges in both directions."""
+    both = np.ones(source.size, np.bool_)
+    return Pairs(ptr, source, destination, both, both)
 
 
 @compiled
 def degree_preserving_pairs(
-    source: Ints,
-    source_ptr: Ints,
-    source_lost: Ints,
-    destination: Ints,
-    destination_ptr: Ints,
-    destination_lost: Ints,
-    rng: np.random.Generator,
-) -> tuple[Ints, Ints, Ints]:
+    source: Boundary, destination: Boundary, rng: np.random.Generator
+) -> Pairs:
     """DP: ``⌊(D + D_π) / 2⌋`` distinct pairs of U_π × U, or all if there are fewer."""
-    ones, twos = np.diff(source_ptr), np.diff(destination_ptr)
-    pair_ptr = offsets(np.minimum((source_lost + destination_lost) // 2, ones * twos))
-    first, second = np.empty(pair_ptr[-1], np.int64), np.empty(pair_ptr[-1], np.int64)
-    for g in range(ones.size):
-        place = pair_ptr[g]
-        for code in distinct(ones[g] * twos[g], pair_ptr[g + 1] - place, rng):
-            first[place] = source[source_ptr[g] + code // twos[g]]
-            second[place] = destination[destination_ptr[g] + code % twos[g]]
-            place += 1
-    return first, second, pair_ptr
+    rows, columns = np.diff(source.nodes.ptr), np.diff(destination.nodes.ptr)
+    ptr = offsets(np.minimum((source.lost + destination.lost) // 2, rows * columns))
+    first, second = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
+    for g in range(rows.size):
+        p = ptr[g]
+        for code in sample_distinct(rows[g] * columns[g], ptr[g + 1] - p, rng):
+            first[p] = source.nodes.item[source.nodes.ptr[g] + code // columns[g]]
+            second[p] = destination.nodes.item[destination.nodes.ptr[g] + code % columns[g]]
+            p += 1
+    return undirected_pairs(ptr, first, second)
 
 
 @compiled
-def all_pairs(
-    source: Ints, source_ptr: Ints, destination: Ints, destination_ptr: Ints
-) -> tuple[Ints, Ints, Ints]:
-    """U_π × U: the candidate pairs of the edge predictor ψ (lines 9-10 of Algorithm 2)."""
-    pair_ptr = offsets(np.diff(source_ptr) * np.diff(destination_ptr))
-    first, second = np.empty(pair_ptr[-1], np.int64), np.empty(pair_ptr[-1], np.int64)
-    place = 0
-    for g in range(source_ptr.size - 1):
-        for u in source[source_ptr[g] : source_ptr[g + 1]]:
-            for v in destination[destination_ptr[g] : destination_ptr[g + 1]]:
-                first[place], second[place] = u, v
-                place += 1
-    return first, second, pair_ptr
+def all_pairs(source: Segments, destination: Segments) -> Pairs:
+    """U_π × U: the candidate pairs of the edge predictor ψ (lines 9-10)."""
+    ptr = offsets(np.diff(source.ptr) * np.diff(destination.ptr))
+    first, second = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int64)
+    p = 0
+    for g in range(source.ptr.size - 1):
+        for u in source.item[source.ptr[g] : source.ptr[g + 1]]:
+            for v in destination.item[destination.ptr[g] : destination.ptr[g + 1]]:
+                first[p], second[p] = u, v
+                p += 1
+    return undirected_pairs(ptr, first, second)
 
 
 @compiled
 def lost_edges(
-    taken: Ints,
-    taken_ptr: Ints,
-    rest: Ints,
-    rest_ptr: Ints,
-    first: Ints,
-    second: Ints,
-    pair_ptr: Ints,
-    near_ptr: Ints,
-    near: Ints,
-    near_edge: Ints,
+    part: Segments,
+    rest: Segments,
+    pairs: Pairs,
+    neighbours: Neighbours,
     rng: np.random.Generator,
 ) -> Ints:
-    """For every new edge, draw an edge that one of its ends, chosen at random, lost in the cut."""
-    inside = np.zeros(near_ptr.size - 1, np.bool_)
-    edges = np.empty_like(first)
-    candidates = np.empty(largest_of(near_ptr), np.int64)
-    for g in range(pair_ptr.size - 1):
+    """For every pair, draw an edge that one of its ends, chosen at random, lost in the cut."""
+    inside = np.zeros(neighbours.ptr.size - 1, np.bool_)
+    edges = np.empty_like(pairs.source)
+    candidates = np.empty(largest_of(neighbours.ptr), np.int64)
+    for g in range(pairs.ptr.size - 1):
+        begin, end = pairs.ptr[g], pairs.ptr[g + 1]
+        from_source = rng.random(end - begin) < 0.5
         # Source and destination may be the same graph, so each side is marked separately.
-        from_source = rng.random(pair_ptr[g + 1] - pair_ptr[g]) < 0.5
         for side in range(2):
-            kept = taken[taken_ptr[g] : taken_ptr[g + 1]]
-            if side == 1:
-                kept = rest[rest_ptr[g] : rest_ptr[g + 1]]
-            mark(inside, kept, True)
-            for p in range(pair_ptr[g], pair_ptr[g + 1]):
-                if from_source[p - pair_ptr[g]] == (side == 0):
-                    u = first[p] if side == 0 else second[p]
+            nodes = part if side == 0 else rest
+            ends = pairs.source if side == 0 else pairs.destination
+            own = nodes.item[nodes.ptr[g] : nodes.ptr[g + 1]]
+            mark(inside, own)
+            for p in range(begin, end):
+                if from_source[p - begin] == (side == 0):
                     size = 0
-                    for k in range(near_ptr[u], near_ptr[u + 1]):
-                        if not inside[near[k]]:
-                            candidates[size] = near_edge[k]
+                    for k in range(neighbours.ptr[ends[p]], neighbours.ptr[ends[p] + 1]):
+                        if not inside[neighbours.node[k]]:
+                            candidates[size] = neighbours.edge[k]
                             size += 1
-                    edges[p] = candidates[below(size, rng)]
-            mark(inside, kept, False)
+                    edges[p] = candidates[random_below(size, rng)]
+            unmark(inside, own)
     return edges
 
 
 @compiled
-def assemble(
-    row_ptr: Ints,
-    column: Ints,
-    taken: Ints,
-    taken_ptr: Ints,
-    rest: Ints,
-    rest_ptr: Ints,
-    first: Ints,
-    second: Ints,
-    pair_ptr: Ints,
-    into_source: Bools,
-    into_destination: Bools,
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
-    r"""Merge: V' = V̄_π ∪ (V \ V̄), E' = Ē_π ∪ Ē ∪ new edges (lines 7-15 of Algorithm 2).
+def assemble(graphs: CSR, part: Segments, rest: Segments, pairs: Pairs) -> Assembled:
+    """Merge the part of the source and the rest of the destination: lines 3 and 6-16.
 
-    In a mixed graph the transplanted nodes come first. Pair ``p`` becomes an edge to its source
-    node, to its destination node, or both. Returns ``ptr``, ``row_ptr``, ``column``, the origin of
-    every node, and the origin of every edge (-1 for new ones) and its pair (-1 for kept ones).
+    In a mixed graph the transplanted nodes come first.
     """
-    graphs = taken_ptr.size - 1
-    ptr = taken_ptr + rest_ptr
-    origin = np.empty(ptr[-1], np.int64)
+    row_ptr, column = graphs.row_ptr, graphs.column
+    ptr = part.ptr + rest.ptr  # line 7: V' = V̄_π ∪ (V \ V̄)
+    node_origin = np.empty(ptr[-1], np.int64)
     new_row_ptr = np.zeros(ptr[-1] + 1, np.int64)
-    source_place = np.full(row_ptr.size - 1, -1)
-    destination_place = np.full(row_ptr.size - 1, -1)
-    bound = into_source.sum() + into_destination.sum()
-    for u in taken:
-        bound += row_ptr[u + 1] - row_ptr[u]
-    for v in rest:
-        bound += row_ptr[v + 1] - row_ptr[v]
-    new_column, edge = np.empty(bound, np.int64), np.full(bound, -1)
-    pair = np.full(bound, -1)
-    added = np.empty(largest_of(ptr) + 1, np.int64)
-    incoming = np.empty(largest_of(pair_ptr), np.int64)
+    # Numbers of the nodes in their mixed graph; -1 for nodes that are not in it. Source and
+    # destination may be the same graph, so each has its own.
+    in_part, in_rest = np.full(row_ptr.size - 1, -1), np.full(row_ptr.size - 1, -1)
+    most = pairs.into_source.sum() + pairs.into_destination.sum()
+    for nodes in (part, rest):
+        for v in nodes.item:
+            most += row_ptr[v + 1] - row_ptr[v]
+    new_column = np.empty(most, np.int64)
+    edge_origin, pair = np.full(most, -1), np.full(most, -1)
+    incoming = np.empty(largest_of(pairs.ptr), np.int64)
     size = 0
-    for g in range(graphs):
-        start, middle = ptr[g], ptr[g] + taken_ptr[g + 1] - taken_ptr[g]
-        mine = taken[taken_ptr[g] : taken_ptr[g + 1]]
-        others = rest[rest_ptr[g] : rest_ptr[g + 1]]
-        for i in range(mine.size):
-            source_place[mine[i]] = start + i
-        for i in range(others.size):
-            destination_place[others[i]] = middle + i
-        # Group pairs by destination node; they are already sorted by source node.
-        added[: others.size + 1] = 0
-        for p in range(pair_ptr[g], pair_ptr[g + 1]):
-            added[destination_place[second[p]] - middle + 1] += into_destination[p]
-        for i in range(others.size):
-            added[i + 1] += added[i]
-        for p in range(pair_ptr[g], pair_ptr[g + 1]):
-            if into_destination[p]:
-                i = destination_place[second[p]] - middle
-                incoming[added[i]] = p
-                added[i] += 1
-        p = pair_ptr[g]
-        for i in range(mine.size):
-            u = mine[i]
-            origin[start + i] = u
-            for e in range(row_ptr[u], row_ptr[u + 1]):
-                if source_place[column[e]] >= 0:
-                    new_column[size], edge[size] = source_place[column[e]], e
+    for g in range(ptr.size - 1):
+        first, middle = ptr[g], ptr[g] + part.ptr[g + 1] - part.ptr[g]
+        transplanted = part.item[part.ptr[g] : part.ptr[g + 1]]
+        remaining = rest.item[rest.ptr[g] : rest.ptr[g + 1]]
+        for i in range(transplanted.size):
+            in_part[transplanted[i]] = first + i
+        for i in range(remaining.size):
+            in_rest[remaining[i]] = middle + i
+        incoming_ptr = group_by_destination(pairs, g, in_rest, middle, remaining.size, incoming)
+        p = pairs.ptr[g]
+        for i in range(transplanted.size):
+            u = transplanted[i]
+            node_origin[first + i] = u
+            for e in range(row_ptr[u], row_ptr[u + 1]):  # lines 3 and 8: Ē_π
+                if in_part[column[e]] >= 0:
+                    new_column[size], edge_origin[size] = in_part[column[e]], e
                     size += 1
-            while p < pair_ptr[g + 1] and first[p] == u:
-                if into_source[p]:
-                    new_column[size], pair[size] = destination_place[second[p]], p
+            while p < pairs.ptr[g + 1] and pairs.source[p] == u:  # line 16: new edges to u
+                if pairs.into_source[p]:
+                    new_column[size], pair[size] = in_rest[pairs.destination[p]], p
                     size += 1
                 p += 1
-            new_row_ptr[start + i + 1] = size
-        for i in range(others.size):
-            v = others[i]
-            origin[middle + i] = v
-            for k in range(0 if i == 0 else added[i - 1], added[i]):
-                p = incoming[k]
-                new_column[size], pair[size] = source_place[first[p]], p
+            new_row_ptr[first + i + 1] = size
+        for i in range(remaining.size):
+            v = remaining[i]
+            node_origin[middle + i] = v
+            for k in range(incoming_ptr[i], incoming_ptr[i + 1]):  # line 16: new edges to v
+                new_column[size], pair[size] = in_part[pairs.source[incoming[k]]], incoming[k]
                 size += 1
-            for e in range(row_ptr[v], row_ptr[v + 1]):
-                if destination_place[column[e]] >= 0:
-                    new_column[size], edge[size] = destination_place[column[e]], e
+            for e in range(row_ptr[v], row_ptr[v + 1]):  # lines 6 and 8: Ē
+                if in_rest[column[e]] >= 0:
+                    new_column[size], edge_origin[size] = in_rest[column[e]], e
                     size += 1
             new_row_ptr[middle + i + 1] = size
-        for u in mine:
-            source_place[u] = -1
-        for v in others:
-            destination_place[v] = -1
-    return ptr, new_row_ptr, new_column[:size], origin, edge[:size], pair[:size]
+        for u in transplanted:
+            in_part[u] = -1
+        for v in remaining:
+            in_rest[v] = -1
+    mixed = CSR(ptr, new_row_ptr, new_column[:size])
+    return Assembled(mixed, node_origin, edge_origin[:size], pair[:size])
 
 
 @compiled
-def importance(graphs: Ints, ptr: Ints, kept: Ints, kept_ptr: Ints, saliency: Floats) -> Floats:
-    """I(S, V): the kept nodes' share of a graph's saliency, or of its nodes if all of it is 0."""
+def group_by_destination(
+    pairs: Pairs, g: int, in_rest: Ints, middle: int, remaining: int, incoming: Ints
+) -> Ints:
+    """List the pairs of a graph by destination node; they are already sorted by source node."""
+    ptr = np.zeros(remaining + 1, np.int64)
+    for p in range(pairs.ptr[g], pairs.ptr[g + 1]):
+        ptr[in_rest[pairs.destination[p]] - middle + 1] += pairs.into_destination[p]
+    for i in range(remaining):
+        ptr[i + 1] += ptr[i]
+    cursor = ptr.copy()
+    for p in range(pairs.ptr[g], pairs.ptr[g + 1]):
+        if pairs.into_destination[p]:
+            i = in_rest[pairs.destination[p]] - middle
+            incoming[cursor[i]] = p
+            cursor[i] += 1
+    return ptr
+
+
+@compiled
+def importance(graphs: Ints, ptr: Ints, part: Segments, saliency: Floats) -> Floats:
+    """I(S, V): the part's share of a graph's saliency, or of its nodes if all of it is 0."""
     share = np.empty(graphs.size)
     for i in range(graphs.size):
+        first, last = ptr[graphs[i]], ptr[graphs[i] + 1]
         total = 0.0
-        for v in range(ptr[graphs[i]], ptr[graphs[i] + 1]):
+        for v in range(first, last):
             total += saliency[v]
-        part = 0.0
-        for v in kept[kept_ptr[i] : kept_ptr[i + 1]]:
-            part += saliency[v]
+        own = 0.0
+        for v in part.item[part.ptr[i] : part.ptr[i + 1]]:
+            own += saliency[v]
         if total > 0:
-            share[i] = part / total
+            share[i] = own / total
         else:
-            nodes = ptr[graphs[i] + 1] - ptr[graphs[i]]
-            share[i] = (kept_ptr[i + 1] - kept_ptr[i]) / max(nodes, 1)
+            share[i] = (part.ptr[i + 1] - part.ptr[i]) / max(last - first, 1)
     return share
 
 
 @compiled
-def strangers(nodes: Ints, ptr: Ints, near_ptr: Ints, near: Ints, rng: np.random.Generator) -> Ints:
+def sample_negatives(
+    nodes: Ints, ptr: Ints, neighbours: Neighbours, rng: np.random.Generator
+) -> Ints:
     """Draw a non-neighbour of every node in its graph; -1 if it is connected to all others."""
     graph = np.searchsorted(ptr, nodes, side="right") - 1
-    found = np.full(nodes.size, -1)
+    drawn = np.full(nodes.size, -1)
     for i in range(nodes.size):
         u, first, last = nodes[i], ptr[graph[i]], ptr[graph[i] + 1]
-        row = near[near_ptr[u] : near_ptr[u + 1]]
+        row = neighbours.node[neighbours.ptr[u] : neighbours.ptr[u + 1]]
         excluded, before, itself = 1, -1, False
         for v in row:
             excluded += v != before and v != u
@@ -400,16 +438,16 @@ def strangers(nodes: Ints, ptr: Ints, near_ptr: Ints, near: Ints, rng: np.random
         if others <= 0:
             continue
         # Map a random rank to a node that is neither u nor in its row, which is sorted.
-        place = first + below(others, rng)
+        node = first + random_below(others, rng)
         before = -1
         for v in row:
             if not itself and u <= v:
-                place += u <= place
+                node += u <= node
                 itself = True
             if v != before and v != u:
-                place += v <= place
+                node += v <= node
             before = v
         if not itself:
-            place += u <= place
-        found[i] = place
-    return found
+            node += u <= node
+        drawn[i] = node
+    return drawn

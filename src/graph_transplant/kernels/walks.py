@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_transplant.kernels.compiling import Floats, Ints, compiled
+from graph_transplant.kernels.arrays import CSR, Floats
+from graph_transplant.kernels.compiling import compiled
 
 DENSE = 8  # a dense matrix is faster above n² / 8 edges
 
 
 @compiled
-def return_probabilities(
-    ptr: Ints, row_ptr: Ints, column: Ints, weight: Floats, symmetric: bool, steps: int
-) -> Floats:
+def return_probabilities(graphs: CSR, weight: Floats, symmetric: bool, steps: int) -> Floats:
     """Probability that a walk returns to its start after 1, 2, … steps, ``[nodes, steps]``.
 
     From node ``v`` the walk moves to a node of row ``v`` with probability proportional to the
     entry's weight. It ends at nodes whose row has no weight.
     """
+    ptr, row_ptr = graphs.ptr, graphs.row_ptr
     nodes = row_ptr.size - 1
     found = np.zeros((nodes, steps), np.float32)
     total = np.zeros(nodes)
@@ -27,17 +27,18 @@ def return_probabilities(
     for g in range(ptr.size - 1):
         first, last = ptr[g], ptr[g + 1]
         if (row_ptr[last] - row_ptr[first]) * DENSE > (last - first) ** 2:
-            powers_of_matrix(first, last, row_ptr, column, weight, total, found)
+            powers_of_matrix(first, last, graphs, weight, total, found)
         else:
-            walks_from_nodes(first, last, row_ptr, column, weight, total, symmetric, found)
+            walks_from_nodes(first, last, graphs, weight, total, symmetric, found)
     return found
 
 
 @compiled
 def powers_of_matrix(
-    first: int, last: int, row_ptr: Ints, column: Ints, weight: Floats, total: Floats, found: Floats
+    first: int, last: int, graphs: CSR, weight: Floats, total: Floats, found: Floats
 ) -> None:
     """Diagonals of the powers of the transition matrix, for one dense graph."""
+    row_ptr, column = graphs.row_ptr, graphs.column
     step = np.zeros((last - first, last - first))
     for v in range(first, last):
         for e in range(row_ptr[v], row_ptr[v + 1]):
@@ -54,14 +55,14 @@ def powers_of_matrix(
 def walks_from_nodes(
     first: int,
     last: int,
-    row_ptr: Ints,
-    column: Ints,
+    graphs: CSR,
     weight: Floats,
     total: Floats,
     symmetric: bool,
     found: Floats,
 ) -> None:
     """Follow the walks from every node of one sparse graph, a step at a time."""
+    row_ptr, column = graphs.row_ptr, graphs.column
     steps, nodes = found.shape[1], last - first
     # Visit only nodes that the walk can have reached.
     here, there = np.zeros(nodes), np.zeros(nodes)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graph_transplant.augment import METHODS, CleanPass, GraphTransplant, MixedGraphs, build_method
-from graph_transplant.augment.base import random_numbers
+from graph_transplant.augment.pairing import Pairing
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphBatch, GraphStore
+from graph_transplant.kernels.arrays import Ints
 from graph_transplant.methods import parse_method
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.settings import automatic_model
@@ -126,21 +127,24 @@ def _mix(
     generator: torch.Generator,
 ) -> MixedGraphs:
     """Mix a batch as in a training step, but without dropout and with hard edges."""
-    rng = random_numbers(generator)
     with evaluating(network), torch.enable_grad():
         clean = CleanPass(batch, batch_targets(batch), network.run(batch), Loss(task))
-        saliency = clean.saliency(transplant.saliency).numpy()
-        nodes = clean.prediction.nodes.detach()
+        if transplant.reads_saliency:
+            clean.saliency(transplant.saliency)
     if transplant.pairing.policy == "random":
-        # A random cycle through all graphs, so that none is mixed with itself.
-        order = rng.permutation(batch.num_graphs)
+        transplant.pairing = _Cycle()
+    with torch.no_grad():
+        return cast("MixedGraphs", transplant(clean, model=None, generator=generator))
+
+
+class _Cycle(Pairing):
+    """A random cycle through all graphs, so that none is mixed with itself."""
+
+    def sources(self, targets: Tensor, task: str, rng: np.random.Generator) -> Ints:
+        order = rng.permutation(len(targets))
         source_of = np.empty_like(order)
         source_of[order] = np.roll(order, 1)
-    else:
-        source_of = transplant.pairing.sources(clean.targets, task, rng)
-    with torch.no_grad():
-        plan = transplant.plan(batch, saliency, source_of, rng, nodes=nodes)
-        return transplant.carry_out(plan, batch, clean.targets, saliency)
+        return source_of
 
 
 def _mixed_targets(store: GraphStore, shown: Tensor, mixed: MixedGraphs) -> Tensor:

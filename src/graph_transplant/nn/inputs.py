@@ -105,9 +105,7 @@ class WalkEncoder(nn.Linear):
             if weight is None
             else weight.detach().cpu().to(torch.float32).numpy()
         )
-        walks = return_probabilities(
-            batch.ptr, batch.row_ptr, batch.column, weights, batch.symmetric, self.in_features
-        )
+        walks = return_probabilities(batch.csr, weights, batch.symmetric, self.in_features)
         return super().forward(torch.from_numpy(walks).to(self.weight))
 
 
