@@ -372,7 +372,6 @@ def test_rows_that_cannot_be_used_have_reasons(tmp_path: Path) -> None:
             "b",
             r"several of the columns \('Smiles_1', 'Smiles_2'\) may hold the struct.* `smiles`",
         ),
-        ("smiles,y\rC,1\rN,0\r", "y", "lines must end with LF or CRLF"),
         ('smiles,y\nC,1\nN,"0\nO,1\n', "y", "line 3: a quoted value is not closed"),
         (gzip.compress(SMALL.encode(), mtime=0)[:-20], "active", "cannot be unpacked"),
         ("", "y", "mine.csv: is empty"),

@@ -11,6 +11,7 @@ RDKit (the extra ``chem``) is imported when the first molecule is read.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,10 @@ BOND_CATEGORIES: Final = (5, 6, 2)
 # written. The first column of each marks atoms and bonds without.
 CHIRALITY: Final = slice(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2]))
 BOND_STEREO: Final = slice(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2]))
+
+# Features take 200 bytes for each atom.
+_MANY_ATOMS: Final = 1 << 22
+_ATOMS_PER_BYTE: Final = 4
 
 _CHIRALITIES: Final = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
 _HYBRIDISATIONS: Final = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
@@ -166,8 +171,13 @@ def molecule_arrays(
     texts: Sequence[str],
     known: Mapping[int, str] | None = None,
     largest_only: bool = False,
+    size: int | None = None,
 ) -> MoleculeArrays:
-    """Read molecules from SMILES or mol blocks; skip the texts with a problem in ``known``."""
+    """Read molecules from SMILES or mol blocks; skip the texts with a problem in ``known``.
+
+    ``size`` is that of their file in bytes: they must not have far more atoms.
+    """
+    most = math.inf if size is None else max(_MANY_ATOMS, _ATOMS_PER_BYTE * size)
     chem = chemistry()
     # Looked up once: method lookup takes a good part of the time of a call.
     atom, bond = chem.Atom, chem.Bond
@@ -221,6 +231,11 @@ def molecule_arrays(
             bonds.extend(map(bond_codes.__getitem__, keys))
             begins.extend(map(begin, of_bonds))
             ends.extend(map(end, of_bonds))
+            if len(atoms) > most:
+                raise DataError(
+                    f"the molecules have more than {most} atoms, far too many for a file of "
+                    f"{size} bytes; refusing to read a possible zip bomb"
+                )
             atom_counts.append(len(of_atoms))
             bond_counts.append(len(of_bonds))
             places.append(place)
