@@ -53,7 +53,9 @@ def _identical_graphs(store: GraphStore) -> Tensor:
         tables = [(piece.edge_index.T, piece.edge_ptr), (piece.edge_attr, piece.edge_ptr)]
         tables.append((piece.x, piece.node_ptr))
         # Added zeros turn -0.0 into 0.0: equal numbers need equal bits.
-        parts = [np.split((t + 0).numpy(), ptr[1:-1].tolist()) for t, ptr in tables if t is not None]
+        parts = [
+            np.split((t + 0).numpy(), ptr[1:-1].tolist()) for t, ptr in tables if t is not None
+        ]
         keys += [
             hash((nodes, *(part.tobytes() for part in graph)))
             for nodes, *graph in zip(piece.node_counts.tolist(), *parts, strict=True)

@@ -10,7 +10,6 @@ import csv
 import io
 import re
 import warnings
-import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant.datasets.chemistry import looks_like_smiles
-from graph_transplant.datasets.rows import quoted
+from graph_transplant.datasets.rows import check_index, quoted
 from graph_transplant.datasets.source import check_size, files_in, limited, opened
 from graph_transplant.errors import DataError
 from graph_transplant.format import count
@@ -136,12 +135,11 @@ def _delimited(path: Path) -> Table:
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         places = [columns.index(name) for name in names]
-        line = ""
+        last = [""]
 
         def lines() -> Iterator[str]:
-            nonlocal line
-            for line in _lines(path, notes):
-                yield line
+            for last[0] in _lines(path, notes):
+                yield last[0]
 
         cells = csv.reader(lines(), delimiter=delimiter, strict=True)
         passed = structures is not None
@@ -152,7 +150,7 @@ def _delimited(path: Path) -> Table:
                 values = next(cells, None)
             except csv.Error as error:
                 large = "field larger" in str(error)
-                alone = cells.line_num == start and line.count('"') % 2 == 0
+                alone = cells.line_num == start and last[0].count('"') % 2 == 0
                 if "unexpected end" in str(error) or (large and not alone):
                     # The rest of the file cannot be split into rows.
                     raise DataError(
@@ -273,7 +271,9 @@ def _sdf(path: Path) -> Table:
         names |= dict.fromkeys(name.strip() for name, _ in _PROPERTY.findall(record))
         _check_width(path, len(names))
     columns = list(names)
-    return Table(str(path), name_of(path), columns, rows, structures=_BLOCK, ids=_TITLE, notes=notes)
+    return Table(
+        str(path), name_of(path), columns, rows, structures=_BLOCK, ids=_TITLE, notes=notes
+    )
 
 
 # ------------------------------------------------------------------ frames
@@ -298,7 +298,8 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     """Open a list of SMILES, which are also the ids, or a data frame; ``y`` holds targets."""
     import pandas as pd
 
-    ids, index = None, texts.index if isinstance(texts, pd.Series | pd.DataFrame) else None
+    check_index(texts, y)
+    ids = None
     if not isinstance(texts, pd.DataFrame):
         texts, ids = pd.DataFrame({"smiles": list(texts)}, dtype=object), "smiles"
     texts = texts.set_axis([str(column).strip() for column in texts.columns], axis=1)
@@ -312,9 +313,6 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     if isinstance(y, list | tuple):
         y = [each.tolist() if hasattr(each, "tolist") else each for each in y]
     labels = pd.DataFrame(y.numpy(force=True) if hasattr(y, "numpy") else y)
-    own = y.index if isinstance(y, pd.Series | pd.DataFrame) else None
-    if index is not None and own is not None and {*index} == {*own} and not index.equals(own):
-        raise DataError("`y` must be in the order of the rows: its index is in another order")
     if len(labels) != len(texts):
         raise DataError(
             f"`y` must have one target per row: there are {len(texts)} rows and {len(labels)} "
@@ -459,8 +457,12 @@ def _parquet(path: Path) -> Table:
         with ParquetFile(path) as file:
             schema, groups = file.schema_arrow, file.metadata
             known = schema.names
-            texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
-            unpacked = sum(groups.row_group(n).total_byte_size for n in range(groups.num_row_groups))
+            texts = [
+                field.name for field in schema if field.type in (pa.string(), pa.large_string())
+            ]
+            unpacked = sum(
+                groups.row_group(n).total_byte_size for n in range(groups.num_row_groups)
+            )
     except Exception as error:  # noqa: BLE001 - as above
         raise DataError(f"{path}: not a readable Parquet file ({_first_line(error)})") from None
     check_size(str(path), unpacked, path.stat().st_size)

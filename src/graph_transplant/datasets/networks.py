@@ -31,6 +31,7 @@ from graph_transplant.datasets.rows import (
     TableOptions,
     Target,
     TargetCodec,
+    check_index,
     check_readable,
     find_codec,
     is_missing,
@@ -316,7 +317,12 @@ def _store(graphs: Sequence[_Graph], featurizer: Featurizer, source: Source) -> 
     edges = [graph.edge for graph in graphs if len(graph.edge_index)]
     for what, labels, numbers, rows in (
         ("node", featurizer.node_labels, featurizer.node_numbers, sum(g.nodes for g in graphs)),
-        ("edge", featurizer.edge_labels, featurizer.edge_numbers, sum(len(g.edge_index) for g in graphs)),
+        (
+            "edge",
+            featurizer.edge_labels,
+            featurizer.edge_numbers,
+            sum(len(g.edge_index) for g in graphs),
+        ),
     ):
         if source.size is not None:
             width = len(labels or ()) + numbers
@@ -428,6 +434,7 @@ def _networkx(
 
     if not len(graphs):
         raise DataError("there are no graphs")
+    check_index(graphs, y)
     named = TableOptions.of(target=target, task=task).targets
     columns = () if named or not hasattr(y, "columns") else tuple(map(str, y.columns))
     targets = named or columns or (known.targets if known and y is None else ()) or ("y",)
