@@ -1,12 +1,13 @@
 """Damaged and hostile input files: each must end in a clear error or in graphs.
 
-Takes a sound file of every format, damages it in many ways and reads what comes out. A case fails
-if it raises anything but a ``GraphTransplantError`` of one line, takes too long or too much memory,
-or changes a file beside it. All randomness is seeded::
+Every kind of attack in :data:`KINDS` yields cases, which fail if anything but a
+``GraphTransplantError`` of one line is raised, a limit of time or memory is passed, or a file beside
+the input changes. All randomness is seeded::
 
-    python benchmarks/fuzz_inputs.py --mutations 1000
+    python benchmarks/fuzz_inputs.py mutations --cases 4800
+    python benchmarks/fuzz_inputs.py bombs stores kills
 
-``tests/test_hostile.py`` runs one truncated, one flipped and one exploding file of every format.
+``tests/test_hostile.py`` runs a small sample.
 """
 
 from __future__ import annotations
@@ -24,20 +25,24 @@ import signal
 import struct
 import sys
 import tempfile
+import time
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
+from bombs import BOMBS, explode, store
 
 from graph_transplant import GraphStore, TrainedModel, load, stream, train
 from graph_transplant.datasets.rows import TargetCodec
-from graph_transplant.errors import GraphTransplantError
+from graph_transplant.errors import GraphTransplantError, SkippedRows
 from graph_transplant.models.predict import predict_table
 
 # Of computing, not of waiting for a machine that has other things to do.
@@ -198,6 +203,27 @@ def packed(start: bytes, unit: bytes, size: int = 1 << 30) -> bytes:
     return gzip.compress(start, mtime=0) + part * (size >> 24)
 
 
+SMI = b"CCO\ta1\t0\nc1ccccc1O\tb2\t1\nCC(=O)N\tc3\t0\nC#N\td4\t1\n"
+
+
+def workbook() -> bytes:
+    """The table as an Excel workbook."""
+    import pandas as pd
+
+    content = io.BytesIO()
+    pd.read_csv(io.BytesIO(CSV)).to_excel(content, index=False)
+    return content.getvalue()
+
+
+def parquet() -> bytes:
+    """The table as a Parquet file."""
+    import pandas as pd
+
+    content = io.BytesIO()
+    pd.read_csv(io.BytesIO(CSV)).to_parquet(content)
+    return content.getvalue()
+
+
 def zipped(members: dict[str, bytes]) -> bytes:
     """An archive of some files."""
     content = io.BytesIO()
@@ -261,6 +287,12 @@ def inputs(folder: Path) -> Iterator[Input]:
     toxic = partial(read, {"target": "toxic"})
     yield Input("mine.tsv", CSV.replace(b",", b"\t"), b"\t" * (20 << 20), toxic)
     yield Input("mine.sdf", sdf(), sdf() + b"  1  2  0" * (2 << 20), toxic)
+    records = packed(b"", b"$$$$\n")
+    yield Input("mine.sdf.gz", gzip.compress(sdf(), mtime=0), records, toxic)
+    names = partial(read, {"smiles": "smiles", "target": "column 3", "id": "name"})
+    yield Input("mine.smi", SMI, b"C\n" * (1 << 20), names)
+    yield Input("mine.xlsx", workbook(), BOMBS["far-cell"].content(), rows)
+    yield Input("mine.parquet", parquet(), BOMBS["parquet-rows"].content(), rows)
     graphs = partial(read, {})
     yield Input("mine.jsonl", lines, lines + b"[" * 200_000 + b"\n" + lines, graphs)
     deep = packed(b'{"nodes": ', b"[")
@@ -375,6 +407,13 @@ def damaged(seed: int, content: bytes, count: int) -> Iterator[tuple[str, bytes]
         yield f"{number} ({damage.__name__})", damage(rng, content)
 
 
+def repacked(content: bytes, name: str, damage: Callable[[bytes], bytes]) -> bytes:
+    """An archive in which one file is changed."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    return zipped({**members, name: damage(members[name])})
+
+
 def inner_damage(seed: int, count: int) -> Iterator[tuple[str, str, bytes]]:
     """Sound archives with damaged texts in them: the file, what was done, and the content."""
     for number, (part, text) in enumerate(TU.items()):
@@ -382,40 +421,170 @@ def inner_damage(seed: int, count: int) -> Iterator[tuple[str, str, bytes]]:
             yield "tiny.zip", f"{part} {name}", tu_zip(**{part: content})
     for name, content in damaged(seed, OGB["raw/edge"], count):
         yield "ogbg_molhiv.zip", f"edge {name}", ogb_zip(gzip.compress(content, 1, mtime=0))
+    book, rng = workbook(), random.Random(seed)
+    for part in ("xl/worksheets/sheet1.xml", "xl/workbook.xml", "xl/styles.xml"):
+        for number in range(count):
+            damage = DAMAGES[number % len(DAMAGES)]
+            content = repacked(book, part, partial(damage, rng))
+            yield "mine.xlsx", f"{part} {number} ({damage.__name__})", content
 
 
-# ------------------------------------------------------------------ the command
+# ------------------------------------------------------------------ kinds of attacks
+
+Case = tuple[str, str, str, str]  # what was attacked, how, how it ended, and what is wrong
+
+
+def mutations(folder: Path, cases: int, seed: int) -> Iterator[Case]:
+    """Damage a sound file of every format."""
+    found = {item.name: item for item in inputs(folder)}
+    each = max(1, cases // (len(found) + 3))
+    every = [
+        (item.name, name, content)
+        for number, item in enumerate(found.values())
+        for name, content in damaged(seed + number, item.sound, each)
+    ]
+    every += inner_damage(seed, max(1, 3 * each // (len(TU) + 4)))
+    for name, what, content in every:
+        yield name, what, *outcome(found[name].use, found[name].write(folder, name, content))
+
+
+def bombs(folder: Path, cases: int, seed: int) -> Iterator[Case]:
+    """Read small files that ask for too much, each in a process of its own."""
+    for name in list(BOMBS)[:cases]:
+        row = explode(name)
+        failed = row["ended"].startswith("FAILED")
+        took = f"{row['seconds']:.1f} s, {row['megabytes']} MB"
+        print(f"{name}: {took}, {row['ended']}", file=sys.stderr)
+        yield (
+            "bombs",
+            name,
+            "failed" if failed else row["ended"][:7].strip(":"),
+            (row["ended"] if failed else ""),
+        )
+
+
+def stores(folder: Path, cases: int, seed: int) -> Iterator[Case]:
+    """Read stores with a valid digest whose tensors or description were changed."""
+    rng = random.Random(seed)
+    tensors = {
+        "edge_index": torch.tensor([[0, 1], [1, 0]], dtype=torch.int32),
+        "node_counts": torch.tensor([2, 2]),
+        "edge_counts": torch.tensor([2, 0]),
+        "y": torch.tensor([0, 1]),
+        "x": torch.eye(4, 3),
+        "edge_attr": torch.ones(2, 2, dtype=torch.uint8),
+    }
+    described = {"num_outputs": 2, "num_continuous": 1, "label_names": ["a", "b"]}
+    for number in range(cases):
+        key = rng.choice([*tensors, *described, "task", "name", "featurizer", "undirected"])
+        if key in tensors:
+            value = tensors[key].clone()
+            odd = rng.choice((-1, 2, 3, 127, 2**31 - 1, 2**62, float("nan"), float("inf")))
+            if value.is_floating_point() or isinstance(odd, int):
+                value.view(-1)[rng.randrange(value.numel())] = wrapped(odd, value.dtype)
+            if rng.random() < 0.3:
+                value = rng.choice(
+                    (value[:0], value[:1], value.repeat(2, *[1] * (value.dim() - 1)))
+                )
+            if rng.random() < 0.2:
+                value = value.to(rng.choice((torch.int8, torch.float64, torch.int64, torch.bool)))
+        else:
+            value = rng.choice((*ODD_VALUES, 2**31 - 1, "regression", "multilabel"))
+        changes = {**tensors, **described, key: value}
+        path = write_file(folder, "mine.safetensors", store(**changes))
+        yield "stores", f"{number}: {key}", *outcome(partial(read, {}), path)
+
+
+def wrapped(number: float, dtype: torch.dtype) -> float:
+    """A number as it fits into a type."""
+    if dtype.is_floating_point:
+        return number
+    info = torch.iinfo(dtype)
+    return max(info.min, min(info.max, int(number)))
+
+
+def kills(folder: Path, cases: int, seed: int) -> Iterator[Case]:
+    """Kill processes while they convert files to stores; what they leave must be whole."""
+    rng = random.Random(seed)
+    nodes = 60_000
+    text = {
+        "A": "".join(f"{n}, {n + 1}\n" for n in range(1, nodes, 2)).encode(),
+        "graph_indicator": "".join(f"{n // 6 + 1}\n" for n in range(nodes)).encode(),
+        "graph_labels": b"0\n1\n" * (nodes // 12),
+        "node_labels": b"0\n1\n2\n" * (nodes // 3),
+    }
+    data = write_file(folder, "big.zip", zipped({f"big_{k}.txt": v for k, v in text.items()}))
+    table = write_file(folder, "big.csv", b"smiles,y\n" + b"CCO,0\nCCN,1\n" * 500)
+    saved = folder / "saved.safetensors"
+    os.environ["GRAPH_TRANSPLANT_CACHE"] = str(folder / "kills")
+    start = time.monotonic()
+    expected, other = load(data).fingerprint(), load(table, target="y")
+    other.save(saved)
+    took, whole = time.monotonic() - start, other.fingerprint()
+    for number in range(cases):
+        for made in (folder / "kills").glob("*/*.safetensors"):
+            made.unlink()
+        # Forked, as a new process would take seconds to import what it needs.
+        child = get_context("fork").Process(target=convert, args=(data, other, saved))
+        child.start()
+        time.sleep(rng.random() * 1.5 * took)
+        child.kill()
+        child.join()
+        problem = ""
+        try:
+            for made in (folder / "kills").glob("*/*.safetensors"):
+                GraphStore.load(made, check=True)
+            if load(data).fingerprint() != expected:
+                problem = "the data set differs"
+            elif GraphStore.load(saved, check=True).fingerprint() != whole:
+                problem = "the store differs"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            problem = f"{type(error).__name__}: {error}"
+        yield "kills", f"{number}", "failed" if problem else "whole", problem
+
+
+def convert(data: Path, other: GraphStore, saved: Path) -> None:
+    """Convert a data set, and replace a store, again and again."""
+    while True:
+        load(data)
+        other.save(saved)
+        for made in Path(os.environ["GRAPH_TRANSPLANT_CACHE"]).glob("*/*.safetensors"):
+            made.unlink()
+
+
+KINDS: dict[str, Callable[[Path, int, int], Iterator[Case]]] = {
+    "mutations": mutations,
+    "bombs": bombs,
+    "stores": stores,
+    "kills": kills,
+}
+"""Kinds of attacks: each takes a folder, the number of cases and a seed."""
 
 
 def main() -> int:
-    """Damage and read; print counts, and whatever went wrong."""
+    """Attack and read; print counts, and whatever went wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--mutations", type=int, default=1000, help="of all formats together")
+    parser.add_argument("kinds", nargs="*", help=", ".join(KINDS), default=["mutations"])
+    parser.add_argument("--cases", type=int, default=1000, help="of each kind, at most")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    failures = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        os.environ["GRAPH_TRANSPLANT_CACHE"] = str(folder / "cache")
-        found = {item.name: item for item in inputs(folder)}
-        each = max(1, options.mutations // (len(found) + 2))
-        cases = [
-            (item.name, name, content)
-            for number, item in enumerate(found.values())
-            for name, content in damaged(options.seed + number, item.sound, each)
-        ]
-        cases += inner_damage(options.seed, max(1, 2 * each // (len(TU) + 1)))
-        counts: dict[str, Counter[str]] = {name: Counter() for name in found}
-        for name, what, content in cases:
-            item = found[name]
-            ended, problem = outcome(item.use, item.write(folder, name, content))
-            counts[name][ended] += 1
-            if problem:
-                failures += 1
-                print(f"{name}, {what}: {ended}, {problem}", file=sys.stderr)
-        for name, count in counts.items():
-            print(f"{name:22}", *(f"{count[end]:5} {end}" for end in ("refused", "read", "failed")))
-    print(f"{len(cases)} damaged files, {failures} of them not handled")
+    tried = failures = 0
+    counts: dict[str, Counter[str]] = {}
+    warnings.simplefilter("ignore", SkippedRows)
+    for kind in options.kinds:
+        with tempfile.TemporaryDirectory() as temporary:
+            os.environ["GRAPH_TRANSPLANT_CACHE"] = str(Path(temporary) / "cache")
+            for name, what, ended, problem in KINDS[kind](
+                Path(temporary), options.cases, options.seed
+            ):
+                counts.setdefault(name, Counter())[ended] += 1
+                tried += 1
+                if problem:
+                    failures += 1
+                    print(f"{name}, {what}: {ended}, {problem}", file=sys.stderr)
+    for name, count in counts.items():
+        print(f"{name:22}", *(f"{number:5} {end}" for end, number in sorted(count.items())))
+    print(f"{tried} cases, {failures} of them not handled")
     return int(failures > 0)
 
 

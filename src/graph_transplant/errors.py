@@ -36,6 +36,10 @@ class DataError(GraphTransplantError):
     """
 
 
+class SkippedRows(UserWarning):
+    """Rows of the data that are not used, as they cannot be read or have no target."""
+
+
 def check_at_least(least: int, **values: Any) -> None:
     """Raise if an argument is not an integer of at least ``least``."""
     for argument, value in values.items():

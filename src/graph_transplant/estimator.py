@@ -36,6 +36,7 @@ from graph_transplant.augment import METHODS, Augmentation
 from graph_transplant.config import TrainConfig
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.molecules import from_smiles
+from graph_transplant.datasets.rows import check_index
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice, check_in
 from graph_transplant.estimator_data import Array, from_table, items_of, label_matrix, values_of
 from graph_transplant.graphs import GraphStore
@@ -297,6 +298,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _targets(self, X: Any, y: Any, columns: Names = None) -> Array:  # noqa: N803
         """Return ``y``, its ``columns`` in this order, or the graphs' own targets, as an array."""
+        check_index(X, y)
         if hasattr(y, "columns") and columns:
             y = y.set_axis(list(map(str, y.columns)), axis=1)
             y = y[list(columns)] if set(y.columns) == set(columns) else y

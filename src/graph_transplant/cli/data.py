@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +65,12 @@ NO_INPUT_OPTIONS = InputOptions()
 def load_data(data: str, options: DataOptions) -> GraphStore:
     """Load a data set with these options."""
     from graph_transplant.datasets import load
+    from graph_transplant.errors import SkippedRows
 
-    return load(data, **options.given())
+    with warnings.catch_warnings():
+        # Commands print these rows.
+        warnings.simplefilter("ignore", SkippedRows)
+        return load(data, **options.given())
 
 
 def write_skipped(store: GraphStore, path: Path) -> None:

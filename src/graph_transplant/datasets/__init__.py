@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -20,8 +21,13 @@ from graph_transplant.datasets import formats, jsonl, motifs, networks, ogb, tab
 from graph_transplant.datasets.chemistry import WRITE_SMILES
 from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicates
 from graph_transplant.datasets.rows import Chunk, TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.format import listed
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    SkippedRows,
+    check_at_least,
+)
+from graph_transplant.format import count, listed
 from graph_transplant.graphs import Featurizer, GraphStore, Rows
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
@@ -49,6 +55,8 @@ else:
 __all__ = ["Chunk", "DatasetInfo", "catalogue", "duplicate_groups", "load", "stream"]
 
 log = logging.getLogger(__name__)
+
+_SHOWN_ROWS: Final = 3  # skipped rows in a warning
 
 GENERATORS: Final[dict[str, Callable[..., GraphStore]]] = {
     "motifs": motifs.motifs,
@@ -160,7 +168,8 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
 
     A named data set is searched for under ``root``, then under the folder named by the environment
     variable ``GRAPH_TRANSPLANT_DATA``; a missing one is downloaded. Rows that cannot be read are
-    listed in ``store.skipped``; ``store.notes`` has remarks, for example on guessed columns.
+    listed in ``store.skipped``, with a warning; ``store.notes`` has remarks, for example on guessed
+    columns.
 
     Args:
         data: A name, such as ``"motifs"`` or ``"ENZYMES"`` (see :func:`catalogue`); the path of a
@@ -191,14 +200,33 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
         log.info("%s: %s", store.name, note)
     if form.read == GraphStore.from_pyg and "num_outputs" not in options:
         _warn_of_gaps(store)
+    if store.skipped and store is not data:
+        _warn_of_skipped(store)
     return store
+
+
+def _warn_of_skipped(store: GraphStore) -> None:
+    """Warn where the data were passed: by a caller outside this package."""
+    skipped, rows = store.skipped, len(store) + len(store.skipped)
+    reasons = [f"row {row.row}: {row.reason}" for row in skipped[:_SHOWN_ROWS]]
+    more = ["…"] if len(skipped) > _SHOWN_ROWS else []
+    package, level = __name__.partition(".")[0], 2
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"{store.name}: {len(skipped)} of {count(rows, 'row')} skipped ({'; '.join(reasons + more)}"
+        "); `store.skipped` of what `gt.load` returns lists them all",
+        SkippedRows,
+        stacklevel=level,
+    )
 
 
 def _warn_of_gaps(store: GraphStore) -> None:
     """Warn if the classes of PyG graphs do not seem to be numbered from 0 without gaps."""
     present = set(store.y.tolist()) if store.task == "multiclass" else set()
     if present and len(present) < store.num_outputs:
-        first = next(number for number in count() if number not in present)
+        first = next(number for number in count_from() if number not in present)
         warnings.warn(
             f"{store.name}: classes are numbered from 0, so there are {store.num_outputs}, but no "
             f"graph is of class {first}; renumber `y`, or pass `num_outputs` if that is right",

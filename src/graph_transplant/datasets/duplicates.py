@@ -52,7 +52,10 @@ def _identical_graphs(store: GraphStore) -> Tensor:
     for piece in store.pieces():
         tables = [(piece.edge_index.T, piece.edge_ptr), (piece.edge_attr, piece.edge_ptr)]
         tables.append((piece.x, piece.node_ptr))
-        parts = [np.split(t.numpy(), ptr[1:-1].tolist()) for t, ptr in tables if t is not None]
+        # Added zeros turn -0.0 into 0.0: equal numbers need equal bits.
+        parts = [
+            np.split((t + 0).numpy(), ptr[1:-1].tolist()) for t, ptr in tables if t is not None
+        ]
         keys += [
             hash((nodes, *(part.tobytes() for part in graph)))
             for nodes, *graph in zip(piece.node_counts.tolist(), *parts, strict=True)
@@ -101,8 +104,8 @@ def _weighted(piece: GraphStore, key: str, weights: Tensor, rows: int) -> Tensor
     """Weighted sums of the features of nodes or edges, int64 with overflow."""
     if not weights.any():
         return torch.ones(rows, dtype=torch.long)
-    # As float32, so that equal numbers have equal bits whatever their stored type.
-    values = piece.field(key).to(torch.float32).view(torch.int32)
+    # As float32 and without negative zeros, so that equal numbers have equal bits.
+    values = (piece.field(key).to(torch.float32) + 0).view(torch.int32)
     return torch.from_numpy(values.numpy().astype(np.int64) @ weights.numpy())
 
 

@@ -7,8 +7,9 @@ format, write a function that opens it and list it in :data:`READERS`.
 from __future__ import annotations
 
 import csv
+import io
 import re
-import zipfile
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant.datasets.chemistry import looks_like_smiles
-from graph_transplant.datasets.rows import quoted
-from graph_transplant.datasets.source import opened
+from graph_transplant.datasets.rows import check_index, quoted
+from graph_transplant.datasets.source import check_size, files_in, limited, opened
 from graph_transplant.errors import DataError
 from graph_transplant.format import count
 
@@ -32,9 +33,19 @@ ROWS: Final = 2048
 STRUCTURES: Final = ("smiles", "mol", "structure")
 """Usual names of the structure column, in lower case."""
 
-# Limits on memory for one SDF record and for an unpacked workbook.
+# Limits on memory for one SDF record and for the columns of any table.
 _LONGEST_RECORD: Final = 8 << 20
-_LARGEST_WORKBOOK: Final = 1 << 30
+_MOST_COLUMNS: Final = 100_000
+# Of a workbook: tags of cells and texts, other tags (openpyxl makes a large object of each), cells,
+# and empty rows between others, which are likely above a stray cell.
+_FEW_TAGS: Final = 1 << 20
+_TAGS_PER_BYTE: Final = 4
+_MOST_OTHER_TAGS: Final = 1 << 18
+_FEW_CELLS: Final = 1 << 24
+_CELLS_PER_BYTE: Final = 16
+_MOST_EMPTY_ROWS: Final = 10_000
+_LAST_ROW: Final = 1 << 20
+_CELL_TAG: Final = re.compile(rb"</?(?:\w+:)?(?:row|c|v|f|is|si|r|t)[ >/\s]")
 _SHOWN_COLUMNS: Final = 20
 # With a line break, which the name of a property cannot have.
 _BLOCK, _TITLE = "mol block\n", "title\n"
@@ -57,6 +68,7 @@ class Table:
     targets: tuple[str, ...] = ()
     # Grows while rows are read. A dictionary, so that a second pass does not repeat notes.
     notes: dict[str, None] = field(default_factory=dict)
+    size: int | None = None  # of the file in bytes
 
     def check(self, argument: str, name: str) -> None:
         """Raise unless exactly one column has this name."""
@@ -89,8 +101,11 @@ def listed(columns: Sequence[str]) -> str:
 
 
 def _lines(path: Path, notes: dict[str, None]) -> Generator[str, None, None]:
+    """Yield lines with their ends, which may be LF, CRLF or CR."""
     with opened(path) as file:
-        for number, line in enumerate(file):
+        # Latin-1 keeps all bytes as they are.
+        split = io.TextIOWrapper(file, encoding="latin-1", newline="")
+        for number, line in enumerate(text.encode("latin-1") for text in split):
             if not number and line.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise DataError(f"{path}: the file is UTF-16 text; save it as CSV in UTF-8")
             line = line if number else line.removeprefix(b"\xef\xbb\xbf")
@@ -108,11 +123,10 @@ def _delimited(path: Path) -> Table:
         first = next((line for line in lines if line.strip()), None)
         if first is None:
             raise DataError(f"{path}: is empty")
-        if "\r" in first.rstrip("\r\n"):
-            raise DataError(f"{path}: lines must end with LF or CRLF, not with CR alone")
         plain = re.sub(r'"[^"]*"', "", first)
         tabs = suffix_of(path) in (".tsv", ".tab")
         delimiter = "\t" if tabs else max((",", ";", "\t"), key=plain.count)
+        _check_width(path, first.count(delimiter))
         try:
             head = next(csv.reader([first], delimiter=delimiter, strict=True))
             columns, structures = _header(head, csv.reader(lines, delimiter=delimiter), notes)
@@ -121,7 +135,13 @@ def _delimited(path: Path) -> Table:
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         places = [columns.index(name) for name in names]
-        cells = csv.reader(_lines(path, notes), delimiter=delimiter, strict=True)
+        last = [""]
+
+        def lines() -> Iterator[str]:
+            for last[0] in _lines(path, notes):
+                yield last[0]
+
+        cells = csv.reader(lines(), delimiter=delimiter, strict=True)
         passed = structures is not None
         held = 0  # rows without any value: they count if another row follows
         while True:
@@ -129,12 +149,15 @@ def _delimited(path: Path) -> Table:
             try:
                 values = next(cells, None)
             except csv.Error as error:
-                if "field larger" in str(error) or "unexpected end" in str(error):
+                large = "field larger" in str(error)
+                alone = cells.line_num == start and last[0].count('"') % 2 == 0
+                if "unexpected end" in str(error) or (large and not alone):
                     # The rest of the file cannot be split into rows.
                     raise DataError(
                         f"{path}, line {start}: a quoted value is not closed (or over 128 KiB)"
                     ) from None
-                values, reason = ["broken"], f"the row is broken ({error})"
+                what = "a value is longer than 128 KiB" if large else str(error)
+                values, reason = ["broken"], f"the row is broken ({what})"
             if values is None:
                 return
             if not values or (len(columns) > 1 and not any(map(str.strip, values))):
@@ -175,6 +198,11 @@ def _header(
     return columns, None
 
 
+def _check_width(path: Path, columns: int) -> None:
+    if columns > _MOST_COLUMNS:
+        raise DataError(f"{path}: has {columns} columns, at most {_MOST_COLUMNS} are read")
+
+
 def _of_structures(name: str) -> bool:
     return name.casefold() in STRUCTURES or "smiles" in name.casefold()
 
@@ -192,6 +220,7 @@ def _smi(path: Path) -> Table:
                 yield found
 
     columns = ["smiles", "name"]
+    _check_width(path, len(next(cells(), [])))
     columns += [f"column {number}" for number in range(3, len(next(cells(), [])) + 1)]
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
@@ -237,9 +266,14 @@ def _sdf(path: Path) -> Table:
 
     if next(records(), None) is None:
         raise DataError(f"{path}: is empty")
-    columns = [name.strip() for record in records() for name, _ in _PROPERTY.findall(record)]
-    names = list(dict.fromkeys(columns))
-    return Table(str(path), name_of(path), names, rows, structures=_BLOCK, ids=_TITLE, notes=notes)
+    names: dict[str, None] = {}
+    for record in records():
+        names |= dict.fromkeys(name.strip() for name, _ in _PROPERTY.findall(record))
+        _check_width(path, len(names))
+    columns = list(names)
+    return Table(
+        str(path), name_of(path), columns, rows, structures=_BLOCK, ids=_TITLE, notes=notes
+    )
 
 
 # ------------------------------------------------------------------ frames
@@ -264,7 +298,8 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     """Open a list of SMILES, which are also the ids, or a data frame; ``y`` holds targets."""
     import pandas as pd
 
-    ids, index = None, texts.index if isinstance(texts, pd.Series | pd.DataFrame) else None
+    check_index(texts, y)
+    ids = None
     if not isinstance(texts, pd.DataFrame):
         texts, ids = pd.DataFrame({"smiles": list(texts)}, dtype=object), "smiles"
     texts = texts.set_axis([str(column).strip() for column in texts.columns], axis=1)
@@ -278,9 +313,6 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     if isinstance(y, list | tuple):
         y = [each.tolist() if hasattr(each, "tolist") else each for each in y]
     labels = pd.DataFrame(y.numpy(force=True) if hasattr(y, "numpy") else y)
-    own = y.index if isinstance(y, pd.Series | pd.DataFrame) else None
-    if index is not None and own is not None and {*index} == {*own} and not index.equals(own):
-        raise DataError("`y` must be in the order of the rows: its index is in another order")
     if len(labels) != len(texts):
         raise DataError(
             f"`y` must have one target per row: there are {len(texts)} rows and {len(labels)} "
@@ -298,40 +330,111 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
 
 def _excel(path: Path) -> Table:
     """Open the first sheet of a workbook."""
-    import pandas as pd
-
     notes: dict[str, None] = {}
     try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > _LARGEST_WORKBOOK:
-            raise DataError(f"{path}: unpacks to {size >> 20} MiB; save it as CSV")
-        with pd.ExcelFile(path, engine="openpyxl") as book:
-            sheets = book.sheet_names
-            frame = pd.read_excel(book, header=None, dtype=str, na_filter=False)
+        import openpyxl
     except ImportError:
         raise DataError(
             f'{path}: Excel needs openpyxl: pip install "graph-transplant[excel]"'
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, SyntaxError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable Excel workbook ({error})") from None
-    there = (frame != "").any(axis=1).to_numpy().nonzero()[0]
-    if not len(there):
+    _check_workbook(path)
+    try:
+        # It warns of formats and extensions that do not change values.
+        with warnings.catch_warnings(action="ignore"), path.open("rb") as file:
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
+            cells = _sheet(path, book.worksheets[0]) if book.worksheets else []
+    except DataError:
+        raise
+    except Exception as error:  # noqa: BLE001 - openpyxl raises anything if a workbook is damaged
+        raise DataError(f"{path}: not a readable Excel workbook ({_first_line(error)})") from None
+    if not cells:
         raise DataError(f"{path}: is empty")
-    frame = frame.iloc[there[0] : there[-1] + 1]
-    if len(sheets) > 1:
-        notes[f"Of {len(sheets)} sheets only the first, {quoted(str(sheets[0]))}, was read."] = None
-    top = frame.iloc[:2].astype(str).to_numpy().tolist()
+    if len(book.sheetnames) > 1:
+        first = quoted(book.sheetnames[0])
+        notes[f"Of {len(book.sheetnames)} sheets only the first, {first}, was read."] = None
+    width = max(map(len, cells))
+    top = [[*row, *[""] * (width - len(row))] for row in cells[:2]]
     columns, structures = _header(top[0], iter(top[1:]), notes)
-    frame = frame.iloc[1:] if structures is None else frame
-    frame.columns = pd.Index(columns)
-    table = frame_table(frame, str(path), name_of(path))
-    return replace(table, structures=structures, notes=notes)
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+        places = [columns.index(name) for name in names]
+        for row in cells[structures is None :]:
+            yield [row[place] if place < len(row) else "" for place in places], ""
+
+    return Table(str(path), name_of(path), columns, rows, structures=structures, notes=notes)
+
+
+def _check_workbook(path: Path) -> None:
+    """Raise if the XML in a workbook is far larger than its file, or describes far more."""
+    size = path.stat().st_size
+    cells = others = 0
+    for member in files_in(path, suffix=".xlsx"):
+        if not member.lower().endswith((".xml", ".rels")):
+            continue
+        with opened(path, member, lines=False) as file:
+            kept = b""
+            while block := file.read(1 << 20):
+                # A tag may be cut in two.
+                block = kept + block
+                cut = max(block.rfind(b"<"), len(block) - 64)
+                block, kept = block[:cut], block[cut:]
+                of_cells = len(_CELL_TAG.findall(block))
+                cells, others = cells + of_cells, others + block.count(b"<") - of_cells
+            others += kept.count(b"<")
+        if cells > max(_FEW_TAGS, _TAGS_PER_BYTE * size) or others > _MOST_OTHER_TAGS:
+            raise DataError(f"{path}: the workbook is too complex for its size; save it as CSV")
+
+
+def _sheet(path: Path, sheet: Any) -> list[Sequence[str]]:
+    """Rows from the first to the last with a value, without empty cells at the end."""
+    most = max(_FEW_CELLS, _CELLS_PER_BYTE * path.stat().st_size)
+    rows: list[Sequence[str]] = []
+    seen = empty = 0
+    # The size that a file states may be wrong.
+    sheet.reset_dimensions()
+    for number, row in enumerate(sheet.rows, 1):
+        seen += len(row)
+        texts = [_text(cell) for cell in row]
+        while texts and not texts[-1]:
+            texts.pop()
+        if not texts:
+            empty += 1
+        elif rows and empty > _MOST_EMPTY_ROWS:
+            raise DataError(
+                f"{path}: there are {empty} empty rows above row {number}; clear stray cells below "
+                "the table"
+            )
+        else:
+            rows += [()] * empty if rows else []
+            rows.append(texts)
+            empty = 0
+        if seen > most or number > _LAST_ROW:
+            raise DataError(
+                f"{path}: the sheet spans more than {number - 1} rows and {len(row)} columns; "
+                "clear stray cells beside the table, or save it as CSV"
+            )
+    if max(map(len, rows), default=0) == 1:
+        rows = [row for row in rows if row]
+    return rows
+
+
+def _text(cell: Any) -> str:
+    """Text of a cell; whole numbers have no decimal point."""
+    value = cell.value
+    if value is None or cell.data_type == "e":
+        return ""
+    if cell.data_type == "n" and float(value).is_integer():
+        value = int(value)
+    return str(value)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _parquet(path: Path) -> Table:
     try:
-        from pyarrow import ArrowException
+        import pyarrow as pa
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise DataError(
@@ -340,20 +443,30 @@ def _parquet(path: Path) -> Table:
 
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         try:
-            with ParquetFile(path) as file:
-                stored = [file.schema_arrow.names[columns.index(name)] for name in names]
+            # Texts that recur are held once.
+            with ParquetFile(path, read_dictionary=texts) as file:
+                stored = [known[columns.index(name)] for name in names]
                 for batch in file.iter_batches(batch_size=ROWS, columns=stored):
                     # An index of pandas is a column like others; integers with gaps stay integers.
                     part = batch.to_pandas(ignore_metadata=True, integer_object_nulls=True)
                     yield from frame_table(part, "", "").rows(stored)
-        except (ArrowException, OSError) as error:
-            raise DataError(f"{path}: cannot be read ({error})") from None
+        except Exception as error:  # noqa: BLE001 - pyarrow raises anything if a file is damaged
+            raise DataError(f"{path}: cannot be read ({_first_line(error)})") from None
 
     try:
         with ParquetFile(path) as file:
-            columns = [name.strip() for name in file.schema_arrow.names]
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file ({error})") from None
+            schema, groups = file.schema_arrow, file.metadata
+            known = schema.names
+            texts = [
+                field.name for field in schema if field.type in (pa.string(), pa.large_string())
+            ]
+            unpacked = sum(
+                groups.row_group(n).total_byte_size for n in range(groups.num_row_groups)
+            )
+    except Exception as error:  # noqa: BLE001 - as above
+        raise DataError(f"{path}: not a readable Parquet file ({_first_line(error)})") from None
+    check_size(str(path), unpacked, path.stat().st_size)
+    columns = [name.strip() for name in known]
     return Table(str(path), name_of(path), columns, rows)
 
 
@@ -391,5 +504,20 @@ def is_table(path: Path) -> bool:
 def open_table(data: Any, y: Any = None, name: str | None = None) -> Table:
     """Open a file, a list of SMILES or a data frame."""
     if isinstance(data, Path):
-        return READERS[suffix_of(data)](data)
+        return _limited(READERS[suffix_of(data)](data), data)
     return _texts_table(data, y, name)
+
+
+def _limited(table: Table, path: Path) -> Table:
+    """Limit the number of rows, and the length of their texts."""
+    _check_width(path, len(table.columns))
+    size = path.stat().st_size
+
+    def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+        length = 0
+        for cells, reason in limited(table.rows(names), path):
+            length += sum(map(len, cells))
+            check_size(table.where, length, size)
+            yield cells, reason
+
+    return replace(table, rows=rows, size=size)

@@ -23,7 +23,7 @@ from typing import Any, Final
 from graph_transplant.datasets.formats import name_of
 from graph_transplant.datasets.networks import Source, read_networks, stream_networks
 from graph_transplant.datasets.rows import Chunk, TableOptions, quoted
-from graph_transplant.datasets.source import opened
+from graph_transplant.datasets.source import limited, opened
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore
 
@@ -101,7 +101,7 @@ def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) ->
             )
 
     def lines(skip: int) -> Iterator[tuple[Any, dict[str, Any] | str]]:
-        for line in islice(_lines(path), skip, None):
+        for line in islice(limited(_lines(path), path), skip, None):
             given = None
             try:
                 value = _parsed(line)
@@ -111,7 +111,8 @@ def _source(path: Path, options: TableOptions, featurizer: Featurizer | None) ->
                 yield given, str(error)
 
     columns = {"targets": targets, "id": name}
-    return Source(name_of(path), str(path), lines, targets, name, options.task, columns)
+    size = path.stat().st_size
+    return Source(name_of(path), str(path), lines, targets, name, options.task, columns, size)
 
 
 def read_jsonl(path: str | Path, **options: Any) -> GraphStore:

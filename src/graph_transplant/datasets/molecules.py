@@ -11,6 +11,8 @@ RDKit (the extra ``chem``) is imported when the first molecule is read.
 
 from __future__ import annotations
 
+import math
+import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +46,14 @@ BOND_CATEGORIES: Final = (5, 6, 2)
 # written. The first column of each marks atoms and bonds without.
 CHIRALITY: Final = slice(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2]))
 BOND_STEREO: Final = slice(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2]))
+
+# Features take 200 bytes for each atom.
+_MANY_ATOMS: Final = 1 << 22
+_ATOMS_PER_BYTE: Final = 4
+# RDKit takes a second to find the rings of molecules whose atoms² x rings add up to 3e9.
+_RING_WORK: Final = 100_000_000_000
+_RING_WORK_PER_BYTE: Final = 100_000
+_RING_CLOSURE: Final = re.compile(r"%[0-9]{2}|[0-9]")
 
 _CHIRALITIES: Final = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
 _HYBRIDISATIONS: Final = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
@@ -166,8 +176,15 @@ def molecule_arrays(
     texts: Sequence[str],
     known: Mapping[int, str] | None = None,
     largest_only: bool = False,
+    size: int | None = None,
 ) -> MoleculeArrays:
-    """Read molecules from SMILES or mol blocks; skip the texts with a problem in ``known``."""
+    """Read molecules from SMILES or mol blocks; skip the texts with a problem in ``known``.
+
+    ``size`` is that of their file in bytes: they must not have far more atoms.
+    """
+    most = math.inf if size is None else max(_MANY_ATOMS, _ATOMS_PER_BYTE * size)
+    most_work = math.inf if size is None else max(_RING_WORK, _RING_WORK_PER_BYTE * size)
+    work = 0
     chem = chemistry()
     # Looked up once: method lookup takes a good part of the time of a call.
     atom, bond = chem.Atom, chem.Bond
@@ -195,6 +212,12 @@ def molecule_arrays(
                 continue
             text = given if is_block(given) else given.strip()
             molecule = parse(chem, text)
+            work += _ring_work(text, molecule)
+            if work > most_work or len(atoms) > most:
+                raise DataError(
+                    f"the molecules have far too many atoms or rings for a file of {size} bytes; "
+                    "refusing to read a possible zip bomb"
+                )
             # Mol blocks and CXSMILES extensions (|...|) can set stereo by other means.
             unsure = "|" in text or "\n" in text
             several = (unsure or "." in text) and not isinstance(molecule, str)
@@ -236,6 +259,15 @@ def molecule_arrays(
         problems=dict(sorted(problems.items())),
         fragments=fragments,
     )
+
+
+def _ring_work(text: str, molecule: Any) -> int:
+    """Effort to find the rings of a molecule, or at most of a text that is none."""
+    if isinstance(molecule, str):
+        closures = 0 if is_block(text) else len(_RING_CLOSURE.findall(text))
+        return len(text) ** 2 * closures // 2
+    atoms: int = molecule.GetNumAtoms()
+    return int(atoms**2 * (molecule.GetNumBonds() - atoms + 1))
 
 
 # ------------------------------------------------------------------ features

@@ -31,11 +31,13 @@ from graph_transplant.datasets.rows import (
     TableOptions,
     Target,
     TargetCodec,
+    check_index,
     check_readable,
     find_codec,
     is_missing,
     quoted,
 )
+from graph_transplant.datasets.source import check_memory
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.format import count
 from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
@@ -63,6 +65,7 @@ class Source(NamedTuple):
     id: str  # name of the entry with the id
     task: str | None
     columns: Mapping[str, Any]  # `targets` and `id` as the featurizer keeps them
+    size: int | None = None  # of the file in bytes
 
     def rows(self, skip: int = 0) -> Iterator[tuple[int, str, Line | str]]:
         """Yield the number, the id and the content of every row."""
@@ -308,10 +311,27 @@ def _features(
     return torch.from_numpy(np.concatenate([table, one_hot.astype(np.float32)], axis=1))
 
 
-def _store(graphs: Sequence[_Graph], featurizer: Featurizer, name: str) -> GraphStore:
+def _store(graphs: Sequence[_Graph], featurizer: Featurizer, source: Source) -> GraphStore:
     """Make a store of graphs, without their targets."""
     # Graphs without edges have no edge columns.
     edges = [graph.edge for graph in graphs if len(graph.edge_index)]
+    for what, labels, numbers, rows in (
+        ("node", featurizer.node_labels, featurizer.node_numbers, sum(g.nodes for g in graphs)),
+        (
+            "edge",
+            featurizer.edge_labels,
+            featurizer.edge_numbers,
+            sum(len(g.edge_index) for g in graphs),
+        ),
+    ):
+        if source.size is not None:
+            width = len(labels or ()) + numbers
+            check_memory(
+                f"{source.where}: {width} columns for {rows} {what}s",
+                4 * width * rows,
+                source.size,
+                "use fewer different labels",
+            )
     return GraphStore(
         x=_features([g.node for g in graphs], featurizer.node_numbers, featurizer.node_labels),
         edge_index=torch.from_numpy(np.concatenate([graph.edge_index for graph in graphs]).T),
@@ -319,7 +339,7 @@ def _store(graphs: Sequence[_Graph], featurizer: Featurizer, name: str) -> Graph
         node_counts=torch.tensor([graph.nodes for graph in graphs]),
         edge_counts=torch.tensor([len(graph.edge_index) for graph in graphs]),
         edge_attr=_features(edges, featurizer.edge_numbers, featurizer.edge_labels),
-        name=name,
+        name=source.name,
         num_outputs=1,
         num_continuous=featurizer.node_numbers,
         rows=Rows(
@@ -361,7 +381,7 @@ def read_networks(
     skipped += [Skipped(g.number, g.id, why) for g, why in targets if isinstance(why, str)]
     check()
     kept = [(graph, target) for graph, target in targets if not isinstance(target, str)]
-    store = _store([graph for graph, _ in kept], featurizer, source.name)
+    store = _store([graph for graph, _ in kept], featurizer, source)
     store = codec.apply(store, [target for _, target in kept])
     store.skipped, store.notes = tuple(sorted(skipped)), tuple(notes)
     return store
@@ -391,7 +411,7 @@ def stream_networks(source: Source, arguments: Mapping[str, Any]) -> Iterator[Ch
                 problems[number] = problem
             else:
                 graphs.append(graph)
-        store = _store(graphs, featurizer, source.name) if graphs else None
+        store = _store(graphs, featurizer, source) if graphs else None
         targets = {graph.number: _target(codec, graph.cells) for graph in graphs if codec}
         ids = tuple(name for _, name, _ in part)
         yield Chunk(first, ids, ("",) * len(ids), store, problems, targets)
@@ -414,6 +434,7 @@ def _networkx(
 
     if not len(graphs):
         raise DataError("there are no graphs")
+    check_index(graphs, y)
     named = TableOptions.of(target=target, task=task).targets
     columns = () if named or not hasattr(y, "columns") else tuple(map(str, y.columns))
     targets = named or columns or (known.targets if known and y is None else ()) or ("y",)

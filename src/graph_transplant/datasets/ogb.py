@@ -39,7 +39,7 @@ import torch
 
 from graph_transplant.datasets import places
 from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES, one_hot
-from graph_transplant.datasets.source import Numbers, Parts, files_in
+from graph_transplant.datasets.source import Numbers, Parts, check_memory, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
 from graph_transplant.known import CACHE_VARIABLE
@@ -159,6 +159,13 @@ def _write(parts: Parts, target: Path) -> None:
     node_counts = _read_counts(parts, "num-node-list", 1)
     graphs = len(node_counts)
     edge_counts = _read_counts(parts, "num-edge-list", 0, graphs)
+    if recipe.edge_numbers:  # otherwise, the file must have a line for every node
+        check_memory(
+            f"{parts.path}: features of {node_counts.sum()} nodes",
+            8 * recipe.edge_numbers * int(node_counts.sum()),
+            parts.size(),
+            "num-node-list.csv.gz is likely damaged",
+        )
     labels: Ints = parts.table("graph-label", whole=True, columns=1, lines=graphs)[:, 0]
     wrong = (labels < 0) | (labels >= recipe.classes)
     parts.check("graph-label", wrong, f"expected a class from 0 to {recipe.classes - 1}")

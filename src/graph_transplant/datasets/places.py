@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import tempfile
+import time
 import urllib.request
 import zipfile
 from collections.abc import Callable, Sequence
@@ -21,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _MAX_DOWNLOAD: Final = 16 << 30
 _TIMEOUT_SECONDS: Final = 30.0
+_ABANDONED_SECONDS: Final = 24 * 3600.0
 
 
 def find(
@@ -85,6 +88,11 @@ def load_cached(
             return GraphStore.load(cached)
         except DataError as error:
             log.warning("cached data set %s cannot be used and is rebuilt: %s", cached, error)
+    # Left by conversions that were killed; younger ones may be under way.
+    for part in folder.glob(f"{prefix}*.part"):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(part)
     store = make(cached)
     for old in folder.glob(f"{prefix}*.safetensors"):
         if old != cached:

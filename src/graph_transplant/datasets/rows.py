@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,12 +32,7 @@ _MANY_CLASSES: Final = 10  # of more numbers, a note says that they are read as 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 _YES_NO: Final = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 # Class pairs with a conventional positive class, which comes second even if it is more frequent.
-_PAIRS: Final = (
-    ("no", "yes"),
-    ("false", "true"),
-    ("inactive", "active"),
-    ("negative", "positive"),
-)
+_PAIRS: Final = (("inactive", "active"), ("negative", "positive"))
 _COMMA_NUMBER: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 # A comma before exactly three digits may also separate thousands.
 _THOUSANDS: Final = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
@@ -140,19 +136,39 @@ def number_of(cell: str) -> float | None:
 
 
 def class_name(cell: str) -> str:
-    """Normalised class name: 1, 1.0, 1,0 and +1 are the same class."""
+    """Normalised class name: 1, 1.0, 1,0 and +1 are the same class, as are NFC and NFD."""
     number, comma = number_of(cell), _comma_number(cell)
     if comma is not None and comma.is_integer() and not _thousands(cell):
         number = comma
     if number is None or not math.isfinite(number):
-        return cell.strip()
+        return unicodedata.normalize("NFC", cell.strip())
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+def key_of(name: str) -> str:
+    """Key of a class name: equal if names differ only in case."""
+    return unicodedata.normalize("NFC", name.casefold())
 
 
 def no_target(cells: Sequence[str]) -> str:
     """Reason for skipping a row without a target; names the marker of missing values, if any."""
     words = [cell.strip() for cell in cells if cell.strip() and is_missing(cell)]
     return f"{NO_TARGET} ({quoted(words[0])} counts as missing)" if words else NO_TARGET
+
+
+def check_index(data: Any, y: Any) -> None:
+    """Raise if an index of pandas says that targets belong to other rows than their position."""
+    of_rows, of_targets = (getattr(given, "index", None) for given in (data, y))
+    if not (hasattr(of_rows, "equals") and hasattr(of_targets, "equals")):
+        return
+    common = set(of_rows) & set(of_targets)
+    if common and not of_rows.equals(of_targets):
+        whole = set(of_rows) == set(of_targets)
+        what = "is in another order" if whole else "has only some of their entries"
+        raise DataError(
+            f"`y` must be in the order of the rows: its index {what}; give `y.loc[data.index]`, or "
+            "`y.to_numpy()` if it is in their order"
+        )
 
 
 def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
@@ -175,7 +191,8 @@ def check_readable(where: str, rows: int, skipped: Sequence[Skipped]) -> None:
 class TargetCodec:
     """Converts targets from text to the ``y`` of a store.
 
-    Class names are case-insensitive, unless classes differ only in case.
+    Class names are case-insensitive, unless classes differ only in case. If they mean no and yes,
+    other words for these are read as well: 0, false, no and 1, true, yes.
 
     Example:
         >>> codec = TargetCodec("multiclass", ("Class",), ("0", "1"))
@@ -204,7 +221,7 @@ class TargetCodec:
             return no_target(cells)
         if self.task == "multiclass":
             name = class_name(cells[0])
-            place = self._places.get(name, self._places.get(name.casefold()))
+            place = self._places.get(name, self._places.get(key_of(name)))
             if place is None:
                 shown = ", ".join(self.classes[:10]) + (", …" if len(self.classes) > 10 else "")
                 return f"`{self.names[0]}` must be one of {shown}; got {quoted(cells[0])}"
@@ -221,12 +238,16 @@ class TargetCodec:
     def _places(self) -> dict[str, int]:
         """Class indices by exact and by case-folded name; exact names take precedence."""
         exact = {name: place for place, name in enumerate(self.classes)}
-        return {name.casefold(): place for name, place in reversed(exact.items())} | exact
+        found = {key_of(name): place for name, place in reversed(exact.items())} | exact
+        values = {_YES_NO.get(key_of(name)): place for name, place in exact.items()}
+        if len(values) == len(exact) and None not in values:
+            found = {word: values[v] for word, v in _YES_NO.items() if v in values} | found
+        return found
 
     def _value(self, cell: str) -> float | str:
         """Parse a label or value; return what was expected if it is invalid."""
         if self.task == "multilabel":
-            return _YES_NO.get(class_name(cell).lower(), "0, 1 or empty")
+            return _YES_NO.get(key_of(class_name(cell)), "0, 1 or empty")
         number = number_of(cell)
         if number is None and (comma := _comma_number(cell)) is not None:
             number = comma if self.decimal_comma or not _thousands(cell) else None
@@ -291,7 +312,8 @@ class _Column:
         # Their comma cannot separate thousands.
         self.decimals = [cell for cell in self.commas if not _thousands(cell)]
         others = [cell for cell, number in self.values.items() if number is None]
-        self.texts = [cell for cell in others if cell not in set(self.commas)]
+        with_comma = set(self.commas)
+        self.texts = [cell for cell in others if cell not in with_comma]
         # At least 90 % of the cells are numbers: the texts are more likely errors than classes.
         self.slips = 10 * sum(cells[c] for c in others) <= sum(cells[c] for c in self.values)
         # Percentages, or censored values such as "<5".
@@ -302,12 +324,13 @@ class _Column:
             class_name(cell) != cell.strip() for cell in self.commas
         )
         self.fraction = any(math.isfinite(n) and not n.is_integer() for n in numbers)
-        # Counts of the spellings of each class, by case-folded name.
-        self.classes: dict[str, Counter[str]] = {}
-        for cell in self.values:
-            name = class_name(cell)
-            self.classes.setdefault(name.casefold(), Counter())[name] += cells[cell]
-        self.yes_no = all(name in _YES_NO for name in self.classes)
+        # Counts of the spellings of each class, by key. True and 1 are one class, if all are such.
+        spellings = {cell: class_name(cell) for cell in self.values}
+        self.yes_no = all(key_of(name) in _YES_NO for name in spellings.values())
+        self.classes: dict[str | float, Counter[str]] = {}
+        for cell, name in spellings.items():
+            key = _YES_NO[key_of(name)] if self.yes_no else key_of(name)
+            self.classes.setdefault(key, Counter())[name] += cells[cell]
 
     @property
     def decimal_comma(self) -> bool:
@@ -380,6 +403,8 @@ def _ordered(column: _Column) -> list[str]:
     """Return the class names in the order of their indices."""
     # Most frequent spelling; ties go to the first seen.
     names = {key: seen.most_common(1)[0][0] for key, seen in column.classes.items()}
+    if column.yes_no:
+        return [names[key] for key in sorted(names)]
     numbers = {name: number_of(name) for name in names.values()}
     if all(number is not None for number in numbers.values()):
         return sorted(numbers, key=lambda name: (numbers[name], name))
@@ -414,6 +439,8 @@ def _find_task(where: str, columns: Mapping[str, _Column]) -> str:
         return "regression"
     ((name, column),) = columns.items()
     few = len(column.classes) <= _MOST_CLASSES and (column.whole or not column.commas)
+    if column.yes_no:
+        return "multiclass"
     if not column.texts:
         return "multiclass" if few and column.whole else "regression"
     if column.amounts and len(column.classes) > 2:

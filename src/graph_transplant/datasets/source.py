@@ -10,11 +10,11 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final, NoReturn, Self, cast
+from typing import IO, Any, Final, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,41 +22,55 @@ import numpy.typing as npt
 from graph_transplant.errors import DataError
 from graph_transplant.format import count
 
-# Graphs as text do not compress 200-fold: a file that exceeds both limits is a zip bomb.
-_MAX_RATIO: Final = 200
-_SMALL: Final = 1 << 28
+# Graphs as text do not compress 100-fold, except for short columns of equal numbers: a file that
+# exceeds both limits is a zip bomb.
+_MAX_RATIO: Final = 100
+_SMALL: Final = 1 << 26
+# One-hot columns take hundreds of times the bytes of the labels.
+_MAX_MEMORY_RATIO: Final = 400
+_SMALL_MEMORY: Final = 1 << 29
+# A row becomes several Python objects, and takes at least a byte even if compressed.
+_FEW_ROWS: Final = 1 << 19
+# Maximum number of values on a line of numbers: pandas needs a kilobyte for every column.
+_MOST_NUMBERS: Final = 10_000
+# Number of values that are read at once.
+_AT_ONCE: Final = 1 << 20
 # Maximum line length.
 _MAX_LINE: Final = 1 << 24
 # Read in small blocks, as `zipfile` decompresses all LZMA data of a read at once.
 _SIP: Final = 1 << 16
+
+Row = TypeVar("Row")
 
 _GZIP: Final = b"\x1f\x8b"
 _SHOWN: Final = 60
 
 
 class _Limited(io.RawIOBase):
-    """Reads a file in small blocks and enforces the limits."""
+    """Reads a file in small blocks and enforces the limits, that of lines only for text."""
 
-    def __init__(self, file: IO[bytes], packed: int, label: str) -> None:
-        self._file, self._packed, self._label = file, packed, label
+    def __init__(self, file: IO[bytes], packed: int, label: str, lines: bool) -> None:
+        self._file, self._packed, self._label, self._lines = file, packed, label, lines
         self._unpacked = self._since_break = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read(min(len(buffer), _SIP))
+        with unpacking(self._label):
+            data = self._file.read(min(len(buffer), _SIP))
         buffer[: len(data)] = data
         self._unpacked += len(data)
-        _check_size(self._label, self._unpacked, self._packed)
+        check_size(self._label, self._unpacked, self._packed)
         last = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self._since_break = len(data) - 1 - last + (self._since_break if last < 0 else 0)
-        if self._since_break > _MAX_LINE:
+        if self._lines and self._since_break > _MAX_LINE:
             raise DataError(f"{self._label}: a line is longer than {_MAX_LINE >> 20} MiB")
         return len(data)
 
 
-def _check_size(label: str, unpacked: int, packed: int) -> None:
+def check_size(label: str, unpacked: int, packed: int) -> None:
+    """Raise if data are far larger in memory than in their file."""
     if unpacked > max(_SMALL, _MAX_RATIO * packed):
         raise DataError(
             f"{label}: unpacks to {unpacked >> 20} MiB or more, from {packed >> 10} KiB; refusing "
@@ -64,15 +78,47 @@ def _check_size(label: str, unpacked: int, packed: int) -> None:
         )
 
 
+def check_memory(what: str, size: int, packed: int, remedy: str) -> None:
+    """Raise if something read from ``packed`` bytes would take too many bytes of memory."""
+    if size > max(_SMALL_MEMORY, _MAX_MEMORY_RATIO * packed):
+        raise DataError(f"{what} would take {size / 2**30:.1f} GiB of memory; {remedy}")
+
+
+def limited(rows: Iterable[Row], path: Path) -> Iterator[Row]:
+    """Yield the rows of a file; raise if there are more than it can hold."""
+    size = path.stat().st_size
+    most = max(_FEW_ROWS, size)
+    for number, row in enumerate(rows):
+        if number == most:
+            raise DataError(
+                f"{path}: has more than {most} rows in {size >> 10} KiB; refusing to read a "
+                "possible zip bomb"
+            )
+        yield row
+
+
 @contextmanager
-def opened(path: Path, member: str | None = None) -> Iterator[IO[bytes]]:
+def unpacking(label: str) -> Iterator[None]:
+    """Raise errors of files and archives as :class:`DataError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"there is no file {label}") from None
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+        raise DataError(f"{label}: cannot be unpacked ({error})") from None
+    except OSError as error:
+        raise DataError(f"{label}: cannot be read ({error.strerror or error})") from None
+
+
+@contextmanager
+def opened(path: Path, member: str | None = None, *, lines: bool = True) -> Iterator[IO[bytes]]:
     """Open a file, or ``member`` of a folder or zip archive; decompress gzip.
 
     File errors are raised as :class:`DataError`, also while reading.
     """
     label = str(path) if member is None else f"{path}: {PurePosixPath(member).name}"
-    try:
-        with ExitStack() as stack:
+    with ExitStack() as stack:
+        with unpacking(label):
             if member is None or path.is_dir():
                 place = path if member is None else path / member
                 file: Any = stack.enter_context(place.open("rb"))
@@ -81,14 +127,8 @@ def opened(path: Path, member: str | None = None) -> Iterator[IO[bytes]]:
                 file, size = _open_member(stack, label, path, member)
             if file.peek(2)[:2] == _GZIP:
                 file = stack.enter_context(gzip.GzipFile(fileobj=file))
-            limited = _Limited(file, size, label)
-            yield stack.enter_context(io.BufferedReader(limited, _SIP))
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}") from None
-    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as error:
-        raise DataError(f"{label}: cannot be unpacked ({error})") from None
-    except OSError as error:
-        raise DataError(f"{label}: cannot be read ({error.strerror or error})") from None
+        source = _Limited(file, size, label, lines)
+        yield stack.enter_context(io.BufferedReader(source, _SIP))
 
 
 def _open_member(
@@ -96,13 +136,13 @@ def _open_member(
 ) -> tuple[zipfile.ZipExtFile, int]:
     archive = stack.enter_context(_archive(path))
     info = archive.getinfo(member)
-    _check_size(label, info.file_size, info.compress_size)
+    check_size(label, info.file_size, info.compress_size)
     try:
         file = cast("zipfile.ZipExtFile", stack.enter_context(archive.open(info)))
     except (NotImplementedError, RuntimeError, ValueError) as error:
         # Unknown compression method, encrypted, or inconsistent names.
         raise DataError(f"{label}: cannot be unpacked ({error})") from None
-    return file, info.file_size
+    return file, info.compress_size
 
 
 def _archive(path: Path) -> zipfile.ZipFile:
@@ -112,12 +152,12 @@ def _archive(path: Path) -> zipfile.ZipFile:
         raise DataError(f"{path}: not a readable zip archive ({error})") from None
 
 
-def files_in(path: Path, *patterns: str) -> list[str]:
+def files_in(path: Path, *patterns: str, suffix: str = ".zip") -> list[str]:
     """Files in a folder that match a pattern, or all members of a zip archive."""
     if path.is_dir():
         found = [file for pattern in patterns for file in path.glob(pattern) if file.is_file()]
         return sorted(file.relative_to(path).as_posix() for file in found)
-    if not path.is_file() or path.suffix.lower() != ".zip":
+    if not path.is_file() or path.suffix.lower() != suffix:
         return []
     with _archive(path) as archive:
         # Members are never extracted, so a name like "../x" is harmless.
@@ -146,6 +186,10 @@ class Parts:
             paths = [self.path / self.files[part] for part in sorted(self.files)]
         return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in paths]
 
+    def size(self) -> int:
+        """Number of bytes of the files to read."""
+        return sum(size for _, size, _ in self.state())
+
     def table(
         self, part: str, *, whole: bool, columns: int | None = None, lines: int | None = None
     ) -> npt.NDArray[Any]:
@@ -173,7 +217,7 @@ class Numbers:
     def __init__(self, parts: Parts, part: str, *, whole: bool, columns: int | None = None) -> None:
         self._parts, self._part, self._label = parts, part, parts.label(part)
         self._whole, self._columns = whole, columns
-        self._taken = self._last = 0
+        self._taken = self._last = self._width = 0
         self._stack = ExitStack()
         self._frames: Any = None  # `None` for an empty file
 
@@ -181,32 +225,48 @@ class Numbers:
         # Imported late, as only text files need it.
         import pandas as pd
 
-        file = self._stack.enter_context(opened(self._parts.path, self._parts.files[self._part]))
-        try:
-            self._frames = pd.read_csv(
-                file,
-                header=None,
-                dtype=np.int64 if self._whole else np.float64,
-                iterator=True,
-                na_filter=False,
-                quoting=csv.QUOTE_NONE,
-                skipinitialspace=True,
-                low_memory=False,
-            )
-        except pd.errors.EmptyDataError:
-            pass
-        except ValueError as error:
-            self._fail(error)
+        with ExitStack() as stack:
+            self._width = self._checked_width()
+            file = stack.enter_context(self._file())
+            try:
+                self._frames = pd.read_csv(
+                    file,
+                    header=None,
+                    dtype=np.int64 if self._whole else np.float64,
+                    iterator=True,
+                    na_filter=False,
+                    quoting=csv.QUOTE_NONE,
+                    skipinitialspace=True,
+                    low_memory=False,
+                )
+                stack.callback(self._frames.close)
+            except pd.errors.EmptyDataError:
+                pass
+            except ValueError as error:
+                self._fail(error)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._frames is not None:
-            self._frames.close()
         self._stack.close()
+
+    def _file(self) -> AbstractContextManager[IO[bytes]]:
+        return opened(self._parts.path, self._parts.files[self._part])
+
+    def _checked_width(self) -> int:
+        """Number of values on the first line; raise if there are too many."""
+        with self._file() as file:
+            first = next((line for line in file if line.strip()), b"")
+        width = first.count(b",") + 1
+        if width > _MOST_NUMBERS:
+            raise DataError(
+                f"{self._label}, line 1: {width} values, at most {_MOST_NUMBERS} are read"
+            )
+        return width
 
     def pieces(self) -> Iterator[npt.NDArray[Any]]:
         """Yield all lines in chunks; raise if there are none."""
-        while (values := self._read(1 << 18)) is not None:
+        while (values := self._read(max(1, _AT_ONCE // self._width))) is not None:
             yield values
         if not self._taken:
             raise DataError(f"{self._label}: is empty")
@@ -252,7 +312,7 @@ class Numbers:
         if isinstance(error, DataError):
             raise error
         kind = "comma-separated " + ("integer" if self._whole else "number")
-        with opened(self._parts.path, self._parts.files[self._part]) as file:
+        with self._file() as file:
             for number, line in enumerate(file, 1):
                 text = line.decode("utf-8-sig", "replace").strip()
                 self._columns = self._columns or (text.count(",") + 1 if text else None)

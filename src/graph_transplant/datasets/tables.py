@@ -119,7 +119,7 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
     )
     texts, ids = [row.text for row in rows], [row.id for row in rows]
     known = {place: row.reason for place, row in enumerate(rows) if row.reason}
-    arrays = molecule_arrays(texts, known, featurizer.largest_fragment)
+    arrays = molecule_arrays(texts, known, featurizer.largest_fragment, table.size)
     # Checked before the targets: a wrong structure column is the most likely mistake.
     skipped = [Skipped(place + 1, ids[place], why) for place, why in arrays.problems.items()]
     check_readable(table.where, len(rows), skipped)
@@ -180,7 +180,7 @@ def _stream(
     rows = _rows(table, options, arguments["skip_rows"])
     parts = iter(lambda: list(islice(rows, arguments["rows_per_chunk"])), [])
     first = arguments["skip_rows"] + 1
-    for part, arrays in _in_order(parts, featurizer, arguments["workers"]):
+    for part, arrays in _in_order(parts, featurizer, arguments["workers"], table.size):
         ids, texts = [row.id for row in part], [row.text for row in part]
         chunk = chunk_of(arrays, featurizer, ids=ids, texts=texts, first=first, name=table.name)
         if chunk.store is not None:
@@ -193,13 +193,13 @@ def _stream(
 
 
 def _in_order(
-    parts: Iterator[list[_Row]], how: Featurizer, workers: int
+    parts: Iterator[list[_Row]], how: Featurizer, workers: int, size: int | None
 ) -> Iterator[tuple[list[_Row], MoleculeArrays]]:
     """Read the molecules of chunks of rows, with worker processes if asked; yield in order."""
 
     def task(rows: list[_Row]) -> tuple[Any, ...]:
         reasons = {place: row.reason for place, row in enumerate(rows) if row.reason}
-        return [row.text for row in rows], reasons, how.largest_fragment
+        return [row.text for row in rows], reasons, how.largest_fragment, size
 
     if workers == 1:
         for part in parts:

@@ -39,7 +39,7 @@ from safetensors import SafetensorError
 
 from graph_transplant.datasets import places
 from graph_transplant.datasets.molecules import one_hot
-from graph_transplant.datasets.source import Numbers, Parts, files_in
+from graph_transplant.datasets.source import Numbers, Parts, check_memory, files_in
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
 
@@ -50,8 +50,6 @@ Floats = npt.NDArray[np.float32]
 
 # Increase whenever the same files would be read into a different store.
 _READER_VERSION: Final = 1
-# Maximum number of one-hot values: their memory grows with the range of the labels.
-_MAX_ONE_HOT: Final = 1 << 30
 _SUBFOLDERS: Final = ("tu",)
 _PART_FILE: Final = re.compile(
     r"(?P<name>.+)_(?P<part>A|graph_indicator|graph_labels|graph_attributes|"
@@ -189,12 +187,12 @@ def _read_one_hot(parts: Parts, part: str, lines: int) -> Floats:
     widths = [
         int(most) - int(least) + 1 for most, least in zip(table.max(axis=0), low, strict=True)
     ]
-    if sum(widths) * lines > _MAX_ONE_HOT:
-        raise DataError(
-            f"{parts.label(part)}: labels spread over {sum(widths)} values would take "
-            f"{sum(widths) * lines * 4 / 2**30:.0f} GiB as one-hot columns; number the labels "
-            "without gaps, or leave this file out"
-        )
+    check_memory(
+        f"{parts.label(part)}: labels spread over {sum(widths)} values, which as one-hot columns",
+        4 * sum(widths) * lines,
+        parts.size(),
+        "number the labels without gaps, or leave this file out",
+    )
     return one_hot(table - low, widths).astype(np.float32)
 
 
