@@ -26,6 +26,7 @@ from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
     check_at_least,
+    check_callbacks,
     check_choice,
     check_spelling,
 )
@@ -115,6 +116,7 @@ def train(
         )
     config, reading = _separated(config or TrainConfig(), options)
     check_at_least(1, ensemble=config.ensemble)
+    callbacks = check_callbacks(callbacks)
     store = load(data, **reading)
     if isinstance(data, str | Path):
         source = source or str(data)
