@@ -16,7 +16,7 @@ DEMO_EPOCHS ?= 100
 DEMO_OUT    ?= comparisons/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench evidence check format docs clean
+.PHONY: help setup demo test bench evidence check format docs clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -73,6 +73,9 @@ format: setup  ## let ruff format and fix what it can
 docs: setup  ## build docs/_build/html, warnings are errors
 	$(ONE_THREAD) $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -b html docs docs/_build/html
 
-clean:  ## remove .venv and everything that was built
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* htmlcov
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+clean:  ## remove everything that was built, except .venv
+	rm -rf build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* htmlcov
+	find . \( -name $(VENV) -o -name .evidence \) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## remove .venv as well
+	rm -rf $(VENV)

@@ -68,15 +68,28 @@ def test_temperature_of_labels_leaves_out_missing_entries() -> None:
 def test_temperature_stays_within_its_bounds() -> None:
     logits = torch.tensor([[3.0, 0.0], [0.0, 2.0]])
     right, wrong = torch.eye(2), torch.eye(2).flip(0)
-    assert fit_temperature(logits, right) == TEMPERATURES[0]
-    # So sure that no temperature within the bounds makes a difference.
-    assert fit_temperature(logits * 1e6, right) == 1.0
     assert fit_temperature(logits, wrong) == TEMPERATURES[1]
-    assert fit_temperature(logits, right, "multilabel") == TEMPERATURES[0]
+    # One graph is slightly wrong: the best temperature is below the lowest.
+    almost = torch.cat((logits, torch.tensor([[1e-4, 0.0]])))
+    targets = torch.cat((right, torch.tensor([[0.0, 1.0]])))
+    assert fit_temperature(almost, targets) == TEMPERATURES[0]
+    assert fit_temperature(almost, targets, "multilabel") == TEMPERATURES[0]
     # Logits that say nothing leave the temperature alone, and so do graphs without entries.
     assert fit_temperature(torch.zeros(2, 2), right) == 1.0
     assert fit_temperature(logits, torch.full((2, 2), math.nan), "multilabel") == 1.0
     assert fit_temperature(torch.full((2, 2), 1e30), right) == 1.0
+
+
+def test_without_errors_confidence_is_not_raised() -> None:
+    logits = torch.tensor([[3.0, 0.0], [0.0, 2.0], [-0.5, 0.5]])
+    classes = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    labels = torch.tensor([[1.0, math.nan], [0.0, 1.0], [0.0, 1.0]])
+    for targets, task in ((classes, "multiclass"), (labels, "multilabel")):
+        centred = logits - 0.1  # for labels, above 0 is yes
+        assert fit_temperature(centred, targets, task) == 1.0
+        found = calibration(centred, targets, LOGITS, TARGETS, task)
+        assert found["calibrated"]["temperature"] == 1.0
+        assert found["calibrated"]["nll"] == measure(LOGITS.double(), TARGETS, task)["nll"]
 
 
 def test_reliability_is_that_of_scikit_learn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -224,6 +225,37 @@ def test_the_majority_is_counted_with_gaps_and_is_never_balanced() -> None:
     even = fit_predict("majority", *[classes] * 3, metric="accuracy", balance=True).test.softmax(1)
     assert plain[0].tolist() == pytest.approx([10 / 14, 4 / 14])
     assert even[0].tolist() == plain[0].tolist()
+
+
+@pytest.mark.parametrize("name", ["wl-svm", "structure-blind"])
+def test_the_first_candidate_is_chosen_if_the_metric_is_undefined(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structure_blind, "WIDTHS", (4, 8))
+    train, validation, test = thirds(motifs())
+    two = [part.with_targets(part.labels % 2, num_outputs=2) for part in (train, test)]
+    same = validation.with_targets(torch.zeros(len(validation), dtype=torch.long), num_outputs=2)
+    metric = "accuracy" if name == "structure-blind" else "auroc"
+    if name == "structure-blind":  # `fit` refuses an undefined metric
+        monkeypatch.setattr(structure_blind, "quality", lambda *_: -math.inf)
+    outcome = fit_predict(name, two[0], same, two[1], metric=metric)
+    first = {
+        "wl-svm": {"depth": 1, "kernel": "linear", "cost": 1.0},
+        "structure-blind": {"width": 4},
+    }
+    assert outcome.parameters == first[name]
+
+
+def test_without_validation_errors_the_decisions_of_an_svm_are_not_scaled() -> None:
+    graphs = []
+    for number in range(60):
+        graphs.append(from_networkx((nx.cycle_graph if number % 2 else nx.path_graph)(6)))
+        graphs[-1].y = torch.tensor([number % 2])
+    parts = thirds(GraphStore.from_pyg(graphs))
+    found = fit_predict("wl-svm", *parts, metric="accuracy").test
+    # All vectors are support vectors, on one side or the other: their decision is at most 1.
+    margin = (found[:, 1] - found[:, 0]).abs()
+    assert 0.5 < float(margin.min()) <= float(margin.max()) <= 1.0
 
 
 def test_a_class_that_no_training_graph_has_comes_last() -> None:

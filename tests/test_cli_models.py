@@ -15,9 +15,11 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import torch
 
 from graph_transplant.cli import main
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments import progress
 from graph_transplant.experiments.compare import compare
 from graph_transplant.models import TrainedModel, predict_table
 
@@ -100,6 +102,54 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
     line = next(line for line in printed.out.splitlines() if line.startswith("AUROC"))
     assert line.split()[2] == f"{auroc:.3f}"
     assert all(str(folder / name) in printed.out for name in written)
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "explain"])
+def test_commands_use_one_thread_unless_told_otherwise(
+    command: str, model: Path, table: Path, tmp_path: Path
+) -> None:
+    words = {
+        "train": ["train", str(table), "--method", "vanilla", *TRAIN, "--out", str(tmp_path)],
+        "predict": ["predict", str(model), str(table), "--out", str(tmp_path / "rows.csv")],
+        "explain": ["explain", str(model), str(table), "--out", str(tmp_path / "page.html")],
+    }[command]
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert main([*words, *(["--fresh"] if command == "train" else [])]) == 0
+        assert torch.get_num_threads() == 1
+        assert main([*words, "--threads", "2", *(["--fresh"] if command == "train" else [])]) == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert main([*words, "--threads", "0"]) == 2
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "compare"])
+def test_output_that_is_no_terminal_gets_a_line_now_and_then(
+    command: str,
+    model: Path,
+    table: Path,
+    tmp_path: Path,
+    capfd: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "BEAT_SECONDS", 0.02)
+    out = ["--out", str(tmp_path / "out")]
+    words, expected = {
+        "train": (["train", str(table), "--method", "vanilla", *TRAIN, *out], r"epoch \d, valid"),
+        "predict": (["predict", str(model), str(table), *out], "reading|36 rows"),
+        "compare": (
+            ["compare", "motifs", "--folds", "3", "--epochs", "1", "--methods", "vanilla", *out],
+            r"\d of 3 trials done, vanilla, gcs",
+        ),
+    }[command]
+    assert main(words) == 0
+    said = capfd.readouterr().err
+    assert re.search(rf"(?m)^[\d.]+ s: {expected}", said), said
+    # The line ends with the command.
+    time.sleep(0.1)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_model_is_not_replaced_unless_asked(table: Path, own: Path, capfd: Capture) -> None:

@@ -279,6 +279,16 @@ def run_python(code: str, *path: Path, home: Path, **variables: str) -> str:
     return done.stderr
 
 
+def copied_kernels(folder: Path, *modules: str) -> Path:
+    """Copy some modules of the package's kernels, with an empty package around them."""
+    kernels = folder / "graph_transplant" / "kernels"
+    kernels.mkdir(parents=True)
+    for name in ("__init__", "arrays", "compiling", *modules):
+        shutil.copy(PACKAGE / "kernels" / f"{name}.py", kernels)
+    (kernels.parent / "__init__.py").touch()
+    return kernels
+
+
 TWO_KERNELS = """
 import subprocess, sys
 import numpy as np
@@ -294,9 +304,7 @@ subprocess.run([sys.executable, "-c", one], check=True)  # compiles in silence i
 def test_a_package_that_cannot_be_written_to(home_writable: bool, tmp_path: Path) -> None:
     # The machine code is then kept in the user's cache folder, or nowhere. Files in the place of
     # folders stop even root, for whom permissions mean nothing.
-    kernels, home = tmp_path / "path" / "graph_transplant" / "kernels", tmp_path / "home"
-    shutil.copytree(PACKAGE / "kernels", kernels, ignore=lambda *_: ["__pycache__"])
-    shutil.copy(PACKAGE / "__init__.py", kernels.parent)
+    kernels, home = copied_kernels(tmp_path / "path", "choice", "structure"), tmp_path / "home"
     (kernels / "__pycache__").touch()
     if home_writable:
         home.mkdir()
@@ -305,6 +313,53 @@ def test_a_package_that_cannot_be_written_to(home_writable: bool, tmp_path: Path
     said = [run_python(TWO_KERNELS, tmp_path / "path", home=home) for _ in range(2)]
     assert [each.count(ANNOUNCEMENT) for each in said] == [1, not home_writable]
     assert (home / ".cache" / "numba").exists() == home_writable
+
+
+CALLEE = """
+from graph_transplant.kernels.compiling import helper
+
+@helper
+def step() -> int:
+    return {step}
+"""
+CALLERS = """
+from graph_transplant.kernels.callee import step
+from graph_transplant.kernels.compiling import compiled
+
+@compiled
+def up(start: int) -> int:
+    return start + step()
+
+@compiled
+def down(start: int) -> int:
+    return start - step()
+"""
+
+
+def test_an_edited_kernel_is_compiled_anew_in_the_kernels_that_call_it(tmp_path: Path) -> None:
+    kernels = copied_kernels(tmp_path)
+    (kernels / "callers.py").write_text(CALLERS)
+    said = []
+    for step in (1, 1, 5, 5):
+        (kernels / "callee.py").write_text(CALLEE.format(step=step))
+        code = f"from graph_transplant.kernels.callers import up; assert up(10) == {10 + step}"
+        said.append(run_python(code, tmp_path, home=tmp_path))
+    assert [each.count(ANNOUNCEMENT) for each in said] == [1, 0, 1, 0]
+
+
+def test_the_first_kernel_that_is_compiled_has_all_others_compiled(tmp_path: Path) -> None:
+    kernels = copied_kernels(tmp_path)
+    (kernels / "callers.py").write_text(CALLERS)
+    (kernels / "callee.py").write_text(CALLEE.format(step=1))
+    said = [
+        run_python(
+            f"from graph_transplant.kernels.callers import {name}; {name}(10)",
+            tmp_path,
+            home=tmp_path,
+        )
+        for name in ("up", "down")
+    ]
+    assert [each.count(ANNOUNCEMENT) for each in said] == [1, 0]
 
 
 EVERY_METHOD = """
@@ -339,3 +394,25 @@ def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
     # Not compiled, where numpy checks every index: to compile all of them with checks takes long.
     path = Path(__file__).parent, PACKAGE.parent
     run_python(EVERY_METHOD, *path, home=tmp_path, NUMBA_DISABLE_JIT="1")
+
+
+DECLARED_TYPES = """
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from graph_transplant.kernels import compiling
+
+trained = gt.train("motifs", graphs=60, method="g-mixup", hidden=4, epochs=1, progress=False)
+with TemporaryDirectory() as folder:
+    file = Path(folder) / "graphs.safetensors"
+    gt.load("motifs", graphs=30, seed=1).save(file)
+    trained.predict(gt.load(file))
+for kernel in compiling._called:
+    name, declared = kernel.py_func.__name__, compiling.signature(kernel.py_func)
+    assert kernel.signatures in ([], [declared]), (name, kernel.signatures, declared)
+assert sum(kernel.signatures != [] for kernel in compiling._called) > 30
+"""
+
+
+def test_kernels_are_called_with_the_types_that_they_are_compiled_for(tmp_path: Path) -> None:
+    # Others would be compiled in the middle of a training, and announced a second time.
+    run_python(EVERY_METHOD + DECLARED_TYPES, Path(__file__).parent, PACKAGE.parent, home=tmp_path)

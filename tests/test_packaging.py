@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -84,6 +85,17 @@ def test_one_version_everywhere() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {version}\n" in citation
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", ["clean", "distclean"])
+def test_clean_leaves_the_environment_and_distclean_nothing(target: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for folder in ("build", "src/__pycache__", ".venv/lib/__pycache__"):
+        (tmp_path / folder).mkdir(parents=True)
+    subprocess.run(["make", target], cwd=tmp_path, check=True, capture_output=True)
+    assert {path.name for path in tmp_path.iterdir()} - {".venv"} == {"Makefile", "src"}
+    assert not (tmp_path / "src" / "__pycache__").exists()
+    assert (tmp_path / ".venv" / "lib" / "__pycache__").exists() == (target == "clean")
 
 
 def test_every_requirement_has_a_tested_version_in_its_range() -> None:

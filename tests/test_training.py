@@ -378,6 +378,45 @@ def test_evaluate_against_a_loop() -> None:
 # ------------------------------------------------------------------ callbacks, progress, errors
 
 
+@pytest.mark.parametrize("callbacks", [print, [print, 3], 3])
+def test_callbacks_that_are_no_list_of_functions_are_refused(callbacks: Any) -> None:
+    store = gt.load("motifs", graphs=30)
+    model = gt.GraphClassifier.for_data(store, hidden=4, layers=1)
+    for call in (
+        lambda: gt.fit(model, store, store, seed=0, epochs=1, callbacks=callbacks),
+        lambda: gt.train(store, epochs=1, callbacks=callbacks),
+        lambda: gt.compare(store, epochs=1, callbacks=callbacks),
+    ):
+        with pytest.raises(GraphTransplantError, match=r"must be a list of functions.*\[print\]"):
+            call()
+
+
+@pytest.mark.parametrize("augment", [(), gt.GraphTransplant(), gt.GraphTransplant("degree")])
+def test_a_model_that_is_all_frozen_is_refused(augment: Any) -> None:
+    store = gt.load("motifs", graphs=30)
+    model = gt.GraphClassifier.for_data(store, hidden=4, layers=1).requires_grad_(False)
+    with pytest.raises(GraphTransplantError, match="nothing to train"):
+        gt.fit(model, store, store, augment, seed=0, epochs=1)
+    with pytest.raises(GraphTransplantError, match="gradients"):
+        gt.augmented_loss(model, store.batch(range(8)), augment)
+    with torch.no_grad():  # as in validation
+        assert gt.augmented_loss(model, store.batch(range(8)), ()).isfinite()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (torch.optim.LBFGS, r"LBFGS computes the loss several times a step.*AdamW"),
+        (lambda parameters: None, r"must return a torch.optim.Optimizer; got None"),
+    ],
+)
+def test_an_optimizer_that_cannot_take_the_steps_is_refused(optimizer: Any, message: str) -> None:
+    store = gt.load("motifs", graphs=30)
+    model = gt.GraphClassifier.for_data(store, hidden=4, layers=1)
+    with pytest.raises(GraphTransplantError, match=message):
+        gt.fit(model, store, store, seed=0, epochs=1, optimizer=optimizer)
+
+
 def test_callbacks_get_every_epoch_and_may_end_the_training() -> None:
     store, seen = motifs(12), []
 

@@ -20,9 +20,10 @@ from edits import both_ways
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.format import percent
 from graph_transplant.graphs import GraphStore
+from graph_transplant.kernels.fingerprints import nearest
 from graph_transplant.models import TrainedModel, predict_table, train
 from graph_transplant.models.ensemble import Ensemble, members_of
-from graph_transplant.models.similarity import fingerprints, label_columns, nearest
+from graph_transplant.models.similarity import fingerprints, label_columns
 from graph_transplant.models.uncertainty import (
     conformal_bounds,
     divided,

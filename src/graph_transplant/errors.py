@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Final
@@ -68,6 +68,17 @@ def check_in(interval: str, **values: Any) -> None:
         )
         if not inside:
             raise GraphTransplantError(f"`{argument}` must be in {interval}, got {value!r}")
+
+
+def check_callbacks(callbacks: Any) -> tuple[Callable[..., Any], ...]:
+    """Return the functions as a tuple; raise if there is something else among them."""
+    if isinstance(callbacks, Iterable) and not callable(callbacks):
+        several = tuple(callbacks)
+        if all(map(callable, several)):
+            return several
+    raise GraphTransplantError(
+        f"`callbacks` must be a list of functions, such as [print]; got {callbacks!r}"
+    )
 
 
 def check_spelling(given: Iterable[str], known: Iterable[str]) -> None:

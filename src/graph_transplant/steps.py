@@ -168,6 +168,11 @@ def augmented_loss(
         loss_of=Loss(task, class_weight, loss_fn),
         generator=generator,
     )
+    if torch.is_grad_enabled() and not losses.total.requires_grad:
+        raise GraphTransplantError(
+            "the loss depends on no parameter that requires gradients, so there is nothing to "
+            "train: do not freeze all layers of the model"
+        )
     if log is not None:
         log({name: part.detach() for name, part in vars(losses).items()})
     return losses.total

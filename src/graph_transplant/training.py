@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import time
@@ -26,6 +27,7 @@ from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
     check_at_least,
+    check_callbacks,
     check_choice,
     check_positive,
 )
@@ -197,6 +199,7 @@ def fit(
             plain cross-entropy or squared error, also with ``class_weight``.
         class_weight: Weight of every class or label, float ``[outputs]``.
         optimizer: Creates the optimiser from parameters, like ``torch.optim.SGD``; by default Adam.
+            Its ``step`` must not need a closure, as that of LBFGS does.
         scheduler: Creates a learning rate schedule, stepped after every epoch, that replaces the
             halving. ``ReduceLROnPlateau`` follows the validation loss, with ``mode="max"`` the
             metric. :mod:`graph_transplant.recipes` has AdamW, warm-up and cosine.
@@ -223,6 +226,7 @@ def fit(
     check_at_least(1, epochs=epochs, batch_size=batch_size)
     check_at_least(1, stop_patience=stop_patience, decay_patience=decay_patience)
     check_positive(learning_rate=learning_rate, clip_norm=clip_norm)
+    callbacks = check_callbacks(callbacks)
     check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
     check_choice("ties", ties, TIES)
     if validation.task != train.task:
@@ -251,6 +255,11 @@ def fit(
     alone = model.module if isinstance(model, DistributedDataParallel) else model
     predictor = as_predictor(alone, saliency_module, output)
     loss_of = Loss(train.task, class_weight, loss_fn)
+    if not any(parameter.requires_grad for parameter in module_of(predictor).parameters()):
+        raise GraphTransplantError(
+            "the model has no parameter that requires gradients, so there is nothing to train: do "
+            "not freeze all of its layers"
+        )
     begin = time.perf_counter()
     for augmentation in augmentations:
         augmentation.to(device).train()
@@ -263,6 +272,7 @@ def fit(
         steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     else:
         steps = optimizer(parameters)
+        _check_optimizer(steps)
     run = Run(
         modules=modules,
         optimizer=steps,
@@ -435,6 +445,19 @@ def _check_metric(metric: str, validation: GraphStore) -> None:
         raise GraphTransplantError(
             f"`metric` is {metric!r}, which needs {needs}; it is not defined on the validation "
             f"graphs of {validation.name}"
+        )
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise GraphTransplantError(
+            f"`optimizer` must return a torch.optim.Optimizer; got {optimizer!r}"
+        )
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise GraphTransplantError(
+            f"`optimizer` {type(optimizer).__name__} computes the loss several times a step, which "
+            "fit does not support: use one whose step() needs no closure, such as torch.optim.AdamW"
         )
 
 

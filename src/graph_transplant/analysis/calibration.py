@@ -17,7 +17,7 @@ from graph_transplant.metrics import TASKS, measure
 from graph_transplant.scores import CALIBRATION_BINS, probabilities_of
 
 TEMPERATURES: Final = (0.2, 20.0)
-"""Lowest and highest temperature. Without held-out errors, lower ones always fit better."""
+"""Lowest and highest temperature."""
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
@@ -25,7 +25,9 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
 
     The negative log-likelihood is convex in the inverse temperature, so its slope crosses zero
     once. ``targets`` are one-hot; or 0, 1 and NaN (missing) for ``"multilabel"``, whose labels
-    share one temperature. Returns 1 if the graphs do not determine it.
+    share one temperature. Returns 1 if the graphs do not determine it: all are predicted correctly,
+    so that a lower temperature always fits better; all have the same class or label value; or there
+    are none.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [4.0, 0.0]])
@@ -47,6 +49,8 @@ def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -
     else:
         # Only differences between classes matter; a common offset would cost precision.
         scores = scores - scores.amax(1, keepdim=True)
+    if _kinds(targets, task) < 2 or _all_right(logits, targets, task):
+        return 1.0
     reached = (wanted * scores).sum()
 
     def slope(inverse: float) -> float:
@@ -97,8 +101,8 @@ def calibration(
 ) -> dict[str, Any]:
     """Calibrate a model on its validation graphs and measure the result on its test graphs.
 
-    The temperature is that of :func:`fit_temperature`; 1 if the validation graphs cannot determine
-    it: if there are none, all are of one class, or their logits are not finite.
+    The temperature is that of :func:`fit_temperature`; 1 if the logits of the validation graphs are
+    not finite.
 
     Returns:
         JSON values; empty for ``"regression"``. ``calibrated`` has the ``temperature`` and the test
@@ -110,7 +114,7 @@ def calibration(
     _check_shapes(validation_logits, validation_targets, "validation_")
     _check_shapes(test_logits, test_targets, "test_")
     temperature = 1.0
-    if bool(torch.isfinite(validation_logits).all()) and _kinds(validation_targets, task) > 1:
+    if bool(torch.isfinite(validation_logits).all()):
         temperature = fit_temperature(validation_logits, validation_targets, task)
     raw = test_logits.detach().to(torch.double)
     figures = measure(raw / temperature, test_targets, task)
@@ -136,6 +140,14 @@ def _kinds(targets: Tensor, task: str) -> int:
     """Count the classes, or label values, that are present."""
     present = targets[~targets.isnan()] if task == "multilabel" else targets.argmax(1)
     return len(torch.unique(present))
+
+
+def _all_right(logits: Tensor, targets: Tensor, task: str) -> bool:
+    if task == "multilabel":
+        right = (logits.gt(0) == targets.gt(0.5)) | targets.isnan()
+    else:
+        right = logits.argmax(1) == targets.argmax(1)
+    return bool(right.all())
 
 
 def _rows(logits: Tensor, targets: Tensor, task: str) -> list[dict[str, int | float]]:

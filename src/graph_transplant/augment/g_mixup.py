@@ -18,7 +18,7 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_at_le
 from graph_transplant.graphs import GraphStore, check_stores
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels import structure
-from graph_transplant.kernels.arrays import CSR, Floats, Ints
+from graph_transplant.kernels.arrays import CSR, Doubles, Ints
 from graph_transplant.saliency import Predictor
 
 # Chunk size in training graphs; bounds the memory of the estimation.
@@ -30,7 +30,7 @@ class GraphonPlan:
     """All random choices of one mixing; carrying it out is deterministic."""
 
     source_of: Ints  # the graph that each graph is mixed with
-    label_weight: Floats  # λ, the weight of that graph's class
+    label_weight: Doubles  # λ, the weight of that graph's class
     position: Ints  # graphon position of every node; all graphs have the same number
     first: Ints  # smaller node of every edge, ascending
     second: Ints  # larger node of every edge

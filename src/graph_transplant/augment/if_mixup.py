@@ -13,7 +13,7 @@ from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import DataError, GraphTransplantError, check_in
 from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels import mixing as kernel
-from graph_transplant.kernels.arrays import Floats, Ints
+from graph_transplant.kernels.arrays import Doubles, Ints
 from graph_transplant.saliency import Predictor
 
 
@@ -22,7 +22,7 @@ class IfMixupPlan:
     """All random choices of one mixing."""
 
     source_of: Ints  # the source of every mixed graph
-    label_weight: Floats  # 1 - λ, the weight of the source's features, edges and label
+    label_weight: Doubles  # 1 - λ, the weight of the source's features, edges and label
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, Virtua
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.graphs import GraphStore
-from graph_transplant.kernels.arrays import Floats, Ints
+from graph_transplant.kernels.arrays import Doubles, Ints
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import Predictor
 
@@ -20,7 +20,7 @@ class ManifoldMixupPlan:
     """All random choices of one mixing."""
 
     source_of: Ints  # the source of every sample
-    label_weight: Floats  # λ, the weight of its embedding and label
+    label_weight: Doubles  # λ, the weight of its embedding and label
 
 
 @dataclass(frozen=True, kw_only=True)

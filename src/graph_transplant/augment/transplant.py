@@ -24,7 +24,7 @@ from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stor
 from graph_transplant.graphs.pyg import Data
 from graph_transplant.kernels import structure
 from graph_transplant.kernels import transplant as kernel
-from graph_transplant.kernels.arrays import Bools, Floats, Ints, Pairs, Segments
+from graph_transplant.kernels.arrays import Bools, Doubles, Floats, Ints, Pairs, Segments
 from graph_transplant.kernels.choice import shuffle_within
 from graph_transplant.nn import Prediction, evaluating
 from graph_transplant.saliency import (
@@ -87,8 +87,8 @@ class MixedGraphs(Mixed, EditedGraphs):
     In each mixed graph the transplanted nodes come first, then the remaining ones.
     """
 
-    source_share: Floats  # I(S_π, V̄_π), [graphs]
-    destination_share: Floats  # I(S, V \ V̄), [graphs]
+    source_share: Doubles  # I(S_π, V̄_π), [graphs]
+    destination_share: Doubles  # I(S, V \ V̄), [graphs]
     plan: TransplantPlan
 
     @property
@@ -417,7 +417,7 @@ class GraphTransplant(Augmentation):
             )
 
 
-def label_weights(source_share: Floats, destination_share: Floats) -> Floats:
+def label_weights(source_share: Doubles, destination_share: Doubles) -> Doubles:
     r"""Return :math:`\lambda = I_\pi / (I_\pi + I)`; one half where both shares are zero."""
     total = source_share + destination_share
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)

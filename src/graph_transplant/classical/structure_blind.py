@@ -7,7 +7,6 @@ features, the sum is a linear function of the numbers of nodes with each label.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -55,7 +54,7 @@ def fit_predict(given: Given) -> Outcome:
     train, validation, test, metric, balance, seed = given
     scale = TargetScale.of(train) if train.task == "regression" else None
     known, held_out = (part if scale is None else scale.apply(part) for part in (train, validation))
-    best = -np.inf
+    best = None
     for width in WIDTHS:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -69,6 +68,6 @@ def fit_predict(given: Given) -> Outcome:
         if scale is not None:
             said = [scale.undo(part) for part in said]
         value = quality(said[0], validation, metric)
-        if value > best or best == -np.inf:
+        if best is None or value > best:
             best, outcome = value, Outcome(said[0], said[1], {"width": width})
     return outcome

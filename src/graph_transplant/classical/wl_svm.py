@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, hstack
 from torch import Tensor
 
-from graph_transplant.analysis import calibration
+from graph_transplant.analysis import fit_temperature
 from graph_transplant.classical import Given, Outcome
 from graph_transplant.classical.outputs import Floats, outputs, prior, problems, quality
 from graph_transplant.graphs import GraphStore
@@ -40,7 +40,7 @@ def fit_predict(given: Given) -> Outcome:
     levels = list(subtree_counts([train, validation, test], max(DEPTHS)))
     labels = 1 if train.task == "multiclass" else train.num_outputs
     kernels = KERNELS[: 2 if labels * len(train) <= MOST_PAIRED else 1]
-    best = -np.inf
+    best = None
     for depth, kernel in product(DEPTHS, kernels):
         counts = [hstack(parts, "csr") for parts in zip(*levels[: depth + 1], strict=True)]
         features = [_unit_length(part) for part in counts]
@@ -48,13 +48,14 @@ def fit_predict(given: Given) -> Outcome:
             decide = _fitted(features[0], known, kernel, cost, balance)
             said = decide(features[1])
             value = quality(outputs(said), validation, metric)
-            if value > best or best == -np.inf:
+            if best is None or value > best:
                 best, found = value, (said, decide(features[2]))
                 parameters = {"depth": depth, "kernel": kernel, "cost": cost}
     held_out, tested = map(outputs, found)
     if scale is not None:
         return Outcome(scale.undo(held_out), scale.undo(tested), parameters)
-    temperature = _temperature(held_out, validation)
+    wanted = as_targets(validation.y, validation.num_outputs)
+    temperature = fit_temperature(held_out, wanted, validation.task)
     return Outcome(held_out / temperature, tested / temperature, parameters)
 
 
@@ -194,9 +195,3 @@ def _decisions(machine: Any, given: Any, train: GraphStore) -> Floats:
     said: Floats = np.full((len(values), train.num_outputs), values.min() - 1)
     said[:, machine.classes_] = values
     return said
-
-
-def _temperature(logits: Tensor, validation: GraphStore) -> float:
-    targets = as_targets(validation.y, validation.num_outputs)
-    found = calibration(logits, targets, logits, targets, validation.task)
-    return float(found["calibrated"]["temperature"])

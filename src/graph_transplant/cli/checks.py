@@ -43,7 +43,7 @@ LIMITS: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "seed": (lambda value: value >= 0, "at least 0"),
     **dict.fromkeys(
         ("batch_size", "count", "ensemble", "epochs", "hidden", "hops", "layers", "repeats",
-         "rows", "workers"),
+         "rows", "threads", "workers"),
         (lambda value: value >= 1, "at least 1"),
     ),
     "learning_rate": (lambda value: value > 0, "above 0"),

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.experiments.progress import Display, Plain, Reporter
+from graph_transplant.experiments.progress import Display, Heartbeat, Plain, Reporter
 from graph_transplant.experiments.protocol import Record
 
 Number = TypeVar("Number", bound=float)
@@ -135,6 +135,18 @@ def progress_display(then: Callable[[Record], None] = lambda record: None) -> Re
     """Return a progress display, live on a terminal; ``then`` is called after every trial."""
     errors = Console(stderr=True, highlight=False)
     return Display(errors, then) if errors.is_interactive else Plain(errors, then)
+
+
+def heartbeat(text: str) -> Heartbeat:
+    """Repeat what is being done every half minute where the errors are not on a terminal."""
+    return Heartbeat(Console(stderr=True, highlight=False), text)
+
+
+def use_threads(threads: int) -> None:
+    """Let torch compute with this number of threads."""
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 def output() -> Console:

@@ -20,6 +20,7 @@ from graph_transplant.cli.common import (
     BAD_INPUT,
     INTERRUPTED,
     cell,
+    heartbeat,
     note,
     output,
     plain_table,
@@ -27,6 +28,7 @@ from graph_transplant.cli.common import (
     print_files,
     repeated_command,
     split_numbers,
+    use_threads,
 )
 from graph_transplant.cli.data import (
     NO_INPUT_OPTIONS,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from graph_transplant.models import TrainedModel
+    from graph_transplant.training import EpochLog
 
 CHECKPOINT = ".checkpoint.pt"  # in the folder of the model
 STANDARD = "-"  # standard input or output
@@ -59,6 +62,7 @@ def train(
     *,
     config: Annotated[TrainConfig, Parameter(name="*")] = TrainConfig(),  # noqa: B008
     device: str = "cpu",
+    threads: int = 1,
     tensorboard: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
@@ -73,6 +77,7 @@ def train(
             JSON Lines file, or of a TU or OGB folder or archive.
         config: How to train.
         device: cpu, cuda, cuda:1, mps ...
+        threads: Processor threads for the network. More than one is slower on a busy machine.
         tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
         fresh: Start over: replace an existing model, and do not resume an interrupted training.
@@ -82,6 +87,7 @@ def train(
     from graph_transplant.models import train as run
     from graph_transplant.tensorboard import TensorBoard
 
+    use_threads(threads)
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     store = load_data(data, columns)
     directory = out or Path("models") / folder_name(store.name)
@@ -105,16 +111,22 @@ def train(
         remove_checkpoints(checkpoint)
     if checkpoint.exists():
         note(f"resuming from {checkpoint}")
+    beat = heartbeat("training")
+
+    def tell(log: EpochLog) -> None:
+        beat.text = f"epoch {log.epoch}, validation loss {log.validation_loss:.3f}"
+
     try:
-        trained = run(
-            store,
-            config,
-            device=device,
-            checkpoint=checkpoint,
-            source=data,
-            callbacks=[] if logger is None else [logger],
-            note=note,
-        )
+        with beat:
+            trained = run(
+                store,
+                config,
+                device=device,
+                checkpoint=checkpoint,
+                source=data,
+                callbacks=[tell] if logger is None else [tell, logger],
+                note=note,
+            )
     except CheckpointError as problem:
         raise GraphTransplantError(f"{problem}, or use --fresh") from None
     except GraphTransplantError:
@@ -200,6 +212,7 @@ def predict(
     batch_size: int | None = None,
     workers: int = 1,
     device: str = "cpu",
+    threads: int = 1,
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> int:
     """Predict with a trained model: one output row per input row.
@@ -220,11 +233,13 @@ def predict(
         batch_size: Graphs per batch. [default: depends on their size]
         workers: Processes that read molecules.
         device: cpu, cuda, cuda:1, mps ...
+        threads: Processor threads for the network. More than one is slower on a busy machine.
         columns: How the data are read.
     """
     from graph_transplant.models import TrainedModel, predict_table
     from graph_transplant.models.predict import LARGER, UNLIKE
 
+    use_threads(threads)
     loaded = TrainedModel.load(model, device=device)
     options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
     options |= columns.given()
@@ -237,10 +252,13 @@ def predict(
             print_predictions(frame)
             tell_coverage(loaded, coverage)
             return status_of(predicted=int((frame["error"] == "").sum()), rows=len(frame))
-        with errors.status("reading") as status:
-            done = predict_table(
-                loaded, given, target, progress=lambda n: status.update(f"{n:,} rows"), **options
-            )
+        with errors.status("reading") as status, heartbeat("reading") as beat:
+
+            def tell(rows: int) -> None:
+                beat.text = f"{rows:,} rows"
+                status.update(beat.text)
+
+            done = predict_table(loaded, given, target, progress=tell, **options)
     console = errors if target == STANDARD else output()
     rate = f", {done.rows / done.seconds:,.0f} rows a second" if done.seconds > 0 else ""
     console.print(f"{done.predicted:,} of {count(done.rows, 'row')} predicted{rate}")
@@ -344,6 +362,7 @@ def explain(
     target: str | None = None,
     saliency: str = "gradient-x-activation",
     device: str = "cpu",
+    threads: int = 1,
     columns: InputOptions = NO_INPUT_OPTIONS,
 ) -> None:
     """Draw the nodes that predictions are based on, as one page.
@@ -360,6 +379,7 @@ def explain(
             data, if present]
         saliency: gradient-x-activation, or gradient as in the paper.
         device: cpu, cuda, cuda:1, mps ...
+        threads: Processor threads for the network. More than one is slower on a busy machine.
         columns: How the data are read.
     """
     wanted = split_numbers("rows", rows, int) if rows else None
@@ -370,6 +390,7 @@ def explain(
     from graph_transplant.models import TrainedModel, explain_rows
     from graph_transplant.report.explanations import render_explanations
 
+    use_threads(threads)
     folders = [place for place in (model, against) if place]
     loaded = [TrainedModel.load(place, device=device) for place in folders]
     named = dict(zip((place.resolve().name for place in folders), loaded, strict=True))

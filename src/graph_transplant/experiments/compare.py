@@ -24,6 +24,7 @@ from graph_transplant.datasets import load
 from graph_transplant.errors import (
     GraphTransplantError,
     check_at_least,
+    check_callbacks,
     check_choice,
     check_spelling,
 )
@@ -187,6 +188,7 @@ def compare(
     results = Results(
         [], select, directory=None if out is None else Path(out), equal_within=equal_within
     )
+    callbacks = check_callbacks(callbacks)
     check_spelling(reading, inspect.signature(compare).parameters)
     if results.directory is not None:
         keep_inputs([data, source], [results.directory / name for name in WRITTEN])
@@ -285,7 +287,7 @@ def compare(
                 workers=workers,
                 scratch=Path(folder),
                 address=address,
-                callbacks=tuple(callbacks),
+                callbacks=callbacks,
             ),
             engine,
             fresh,

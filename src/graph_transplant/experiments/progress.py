@@ -1,19 +1,46 @@
-"""Progress of a comparison: one line per trial, with a live display on terminals."""
+"""Progress: one line per trial, a live display on terminals, and signs of life in logs."""
 
 # ruff: noqa: D102 - Reporter documents the events
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import fmean
+from time import monotonic
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graph_transplant.experiments.protocol import Record, Trial, metric_of, score
-from graph_transplant.format import duration
+from graph_transplant.format import count, duration
 from graph_transplant.metrics import METRICS
+
+BEAT_SECONDS = 30.0
+
+
+class Heartbeat:
+    """Repeats what is being done every half minute, unless the console is a terminal."""
+
+    def __init__(self, console: Console, text: str = "") -> None:
+        self.text = text
+        self._console = console
+        self._ended = threading.Event()
+        self._begin = monotonic()
+
+    def __enter__(self) -> Heartbeat:
+        if not self._console.is_interactive:
+            threading.Thread(target=self._beat, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS):
+            line = f"{duration(monotonic() - self._begin)}: {self.text}"
+            self._console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 class Reporter:
@@ -80,9 +107,26 @@ class Plain(Reporter):
         self._console = console
         self._then = then
         self._tally = Tally((), (), 1)
+        self._heartbeat = Heartbeat(console)
 
     def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
         self._tally = Tally(trials, finished, workers)
+        self._running = f"{count(min(workers, len(trials)), 'trial')} at a time"
+        self._heartbeat = Heartbeat(self._console, self._status())
+        self._heartbeat.__enter__()
+
+    def trial_started(self, trial: Trial) -> None:
+        self._running = str(trial)
+        self._heartbeat.text = self._status()
+
+    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
+        self._heartbeat.text = f"{self._status()}, epoch {epoch} of {epochs}"
+
+    def stop(self) -> None:
+        self._heartbeat.__exit__()
+
+    def _status(self) -> str:
+        return f"{self._tally.done} of {count(self._tally.total, 'trial')} done, {self._running}"
 
     def note(self, text: str) -> None:
         # A log line is one line: no wrapping, no markup from names, no colours.
@@ -99,6 +143,7 @@ class Plain(Reporter):
             f"{metric.word} {'not defined' if value is None else metric.score(value, unit=True)}, "
             f"{epochs if record.get('epochs') else ''}{duration(record['seconds'])}"
         )
+        self._heartbeat.text = self._status()
         left = tally.seconds_left()
         self.note(f"{line}; about {duration(left)} left" if left else line)
         self._then(record)
@@ -131,5 +176,6 @@ class Display(Plain):
         self._progress.advance(self._all)
 
     def stop(self) -> None:
+        super().stop()
         self._progress.update(self._one, visible=False)
         self._progress.stop()

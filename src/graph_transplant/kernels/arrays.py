@@ -6,14 +6,16 @@ graph ``g`` has nodes ``ptr[g]`` to ``ptr[g + 1] - 1``.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
 class CSR(NamedTuple):

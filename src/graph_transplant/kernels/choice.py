@@ -8,22 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph_transplant.kernels.arrays import Floats, Ints
-from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.compiling import compiled, helper
 
 
-@compiled
+@helper
 def share_of(count: int, ratio: float) -> int:
     """``floor(ratio · count)``, robust to rounding: 0.29 · 100 is slightly less than 29."""
     return int(np.floor(ratio * count + 1e-9))
 
 
-@compiled
+@helper
 def random_below(limit: int, rng: np.random.Generator) -> int:
     """Random integer in ``[0, limit)``."""
     return int(rng.random() * limit)
 
 
-@compiled
+@helper
 def shuffle_front(items: NDArray[Any], size: int, count: int, rng: np.random.Generator) -> None:
     """Move ``count`` random items of ``items[:size]`` to the front (partial Fisher-Yates)."""
     for i in range(count):
@@ -77,7 +77,7 @@ def sample_distinct(limit: int, count: int, rng: np.random.Generator) -> Ints:
     return drawn
 
 
-@compiled
+@helper
 def is_in(row: Ints, item: int) -> bool:
     """Whether a sorted row contains an item."""
     place = np.searchsorted(row, item)

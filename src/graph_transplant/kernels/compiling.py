@@ -1,50 +1,138 @@
 """Kernel compilation and its on-disk cache.
 
-Numba compiles a kernel on its first call and caches the machine code in ``NUMBA_CACHE_DIR`` if set,
-else in ``__pycache__`` beside the source, else in the user's cache directory (``~/.cache/numba`` on
-Linux). If none is writable, every process compiles for itself.
+Numba caches machine code in ``NUMBA_CACHE_DIR`` if set, else in ``__pycache__`` beside the source,
+else in the user's cache directory (``~/.cache/numba`` on Linux). The first call that finds a kernel
+missing there compiles all of them, for the types that they are annotated with, so that nobody waits
+twice. If no directory is writable, every process compiles what it calls.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from numba import njit
+import numpy as np
+from numba import config, from_dtype, njit, types
 from numba.core import event
+from numba.core.caching import FunctionCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_FILES: Final = sorted(Path(__file__).parent.glob("*.py"))
+_SOURCES: Final = hashlib.sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()
 
-def compiled(function: Function) -> Function:
-    """Compile a kernel on its first call and cache the machine code on disk."""
-    try:
-        kernel = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no writable cache directory
-        kernel = njit(nogil=True)(function)
+_called: list[Any] = []  # the kernels that Python calls
+
+
+class _Cache(FunctionCache):
+    """Machine code contains that of the kernels called, so it is valid for the sources of all."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), _SOURCES)  # type: ignore[no-untyped-call]
+
+
+def helper(function: Function) -> Function:
+    """Compile a kernel that other kernels call, and cache the machine code on disk."""
+    kernel: Any = njit(nogil=True)(function)
+    with suppress(RuntimeError):  # no writable cache directory
+        kernel._cache = _Cache(function)  # type: ignore[no-untyped-call]
     return cast(Function, kernel)
 
 
-_ANNOUNCED = "GRAPH_TRANSPLANT_ANNOUNCED"
+def compiled(function: Function) -> Function:
+    """Compile a kernel that Python calls; annotations tell which types it is called with."""
+    kernel: Any = helper(function)
+    if config.DISABLE_JIT:
+        return cast(Function, kernel)
+    compile_one = kernel.compile
+
+    def compile_first(types: Any) -> Any:
+        entry = compile_one(types)
+        _first_use.compile_others()
+        return entry
+
+    kernel.compile = compile_first
+    _called.append(kernel)
+    return cast(Function, kernel)
+
+
+def compile_all() -> None:
+    """Compile all kernels, or load them from the cache."""
+    for path in _FILES:
+        import_module(f"{__package__}.{path.stem}")
+    for kernel in _called:
+        kernel.compile(signature(kernel.py_func))
+
+
+def signature(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return the numba types of the annotated arguments."""
+    hints = get_type_hints(function)
+    hints.pop("return")
+    return tuple(map(_numba_type, hints.values()))
+
+
+def _numba_type(hint: Any) -> Any:
+    if get_origin(hint) is np.ndarray:
+        shape, dtype = get_args(hint)
+        sizes = [size for size in get_args(shape) if size is not ...]  # NDArray: (Any, ...)
+        return types.Array(from_dtype(np.dtype(get_args(dtype)[0])), len(sizes), "C")
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        fields = [_numba_type(each) for each in get_type_hints(hint).values()]
+        return types.BaseTuple.from_types(fields, hint)  # type: ignore[no-untyped-call]
+    return {
+        int: types.int64,
+        float: types.float64,
+        bool: types.boolean,
+        np.random.Generator: types.npy_rng,
+    }[hint]
+
+
+_ANNOUNCED: Final = "GRAPH_TRANSPLANT_ANNOUNCED"
 """Environment variable that tells the processes that this one starts to be silent."""
 
 
-class _Announcement(event.Listener):
-    """Prints a notice the first time a kernel of this package is compiled."""
+class _FirstUse(event.Listener):
+    """Announces that a kernel is missing in the cache, and has the others compiled after it."""
+
+    def __init__(self) -> None:
+        self._depth = 0  # kernels are compiled within others
+        self._missing = False
 
     def on_start(self, event: Any) -> None:
-        module = event.data["dispatcher"].py_func.__module__ or ""  # none if made by `exec`
-        if module.startswith(__package__) and _ANNOUNCED not in os.environ:
-            os.environ[_ANNOUNCED] = "1"
-            print(
-                "graph-transplant: compiling kernels (once per machine, under 30 seconds)",
-                file=sys.stderr,
-                flush=True,
-            )
+        kernel = event.data["dispatcher"]
+        self._depth += 1
+        module = kernel.py_func.__module__ or ""  # none if made by `exec`
+        if not module.startswith(__package__):
+            return
+        kept = isinstance(kernel._cache, _Cache)
+        self._missing |= kept
+        if _ANNOUNCED in os.environ:
+            return
+        os.environ[_ANNOUNCED] = "1"
+        how = "once per environment, about half a minute"
+        if not kept:
+            how = "in every process, as no cache directory is writable: set NUMBA_CACHE_DIR"
+        print(f"graph-transplant: compiling kernels ({how})", file=sys.stderr, flush=True)
 
-    def on_end(self, event: Any) -> None: ...
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+
+    def compile_others(self) -> None:
+        """Compile all kernels if one was missing and none is being compiled."""
+        if self._missing and not self._depth:
+            self._depth += 1
+            try:
+                compile_all()
+            finally:
+                self._depth -= 1
+            self._missing = False
 
 
-event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]
+_first_use: Final = _FirstUse()
+event.register("numba:compile", _first_use)  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ from graph_transplant.kernels.choice import (
     share_of,
     shuffle_front,
 )
-from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.compiling import compiled, helper
 from graph_transplant.kernels.structure import offsets, rows_of
 
 # Paths sampled per requested swap; more would find a few more open triads in dense graphs.
@@ -76,7 +76,7 @@ def random_connected_set(
     return inside
 
 
-@compiled
+@helper
 def list_edges(graphs: CSR, reverse: Ints, g: int, edges: Ints) -> int:
     """Write the edges of a graph to ``edges``, undirected ones once; return their number."""
     size = 0
@@ -101,7 +101,7 @@ def drop_edges(graphs: CSR, reverse: Ints, ratio: float, rng: np.random.Generato
     return keep
 
 
-@compiled
+@helper
 def absent_pairs(
     graphs: CSR, g: int, symmetric: bool, ranks: Ints, sender: Ints, receiver: Ints
 ) -> int:
@@ -159,7 +159,7 @@ def replace_edges(
     return Replacement(keep, sender[:size].copy(), receiver[:size].copy(), template[:size].copy())
 
 
-@compiled
+@helper
 def simple_rows(neighbours: Neighbours) -> tuple[Ints, Ints]:
     """Remove self-loops and repeated entries from rows; return offsets and nodes."""
     ptr, node, _ = neighbours

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graph_transplant.kernels.arrays import CSR, Floats, Ints, Neighbours, Segments
+from graph_transplant.kernels.arrays import CSR, Doubles, Ints, Neighbours, Segments, Table
 from graph_transplant.kernels.choice import random_below, share_of
-from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.compiling import compiled, helper
 from graph_transplant.kernels.structure import compress, sort_by
 
 RESTART = 0.15  # α of SubMix: probability that a walk stops at each step
@@ -16,13 +16,17 @@ ROUNDS = 16  # maximum steps of a walk; nodes further from the root are never se
 TIE = 1e-6  # relative difference below which scores count as tied
 LEAST = 1e-30  # minimum share of an edge, so that means of attributes are always defined
 
+# Of every class, between positions.
+Graphons = np.ndarray[tuple[int, int, int], np.dtype[np.float64]]
+Counts = np.ndarray[tuple[int, int, int], np.dtype[np.int64]]
+
 # ------------------------------------------------------------------ SubMix
 
 
-@compiled
+@helper
 def root_scores(
-    roots: Ints, first: int, last: int, neighbours: Neighbours, score: Floats, spare: Floats
-) -> Floats:
+    roots: Ints, first: int, last: int, neighbours: Neighbours, score: Table, spare: Table
+) -> Table:
     """Personalised PageRank of two roots: P(a walk from each node stops there) / α.
 
     The top k nodes are connected for every k. The scores are ``q_0 = e_root`` and
@@ -48,9 +52,9 @@ def root_scores(
     return score
 
 
-@compiled
+@helper
 def list_by_score(
-    score: Floats, first: int, listed: Ints, codes: Ints, rng: np.random.Generator
+    score: Doubles, first: int, listed: Ints, codes: Ints, rng: np.random.Generator
 ) -> int:
     """List the nodes with a positive score, descending, ties at random; return their number."""
     size = 0
@@ -107,7 +111,7 @@ def choose_subgraphs(
 
 
 @compiled
-def swap_subgraphs(graphs: CSR, replaced: Segments, brought: Ints) -> tuple[CSR, Ints, Floats]:
+def swap_subgraphs(graphs: CSR, replaced: Segments, brought: Ints) -> tuple[CSR, Ints, Doubles]:
     """Replace the edges among ``replaced`` by those among ``brought``.
 
     Returns the graphs, the origin of every edge, and for every graph the share of its edges (of its
@@ -154,20 +158,20 @@ class Shares(NamedTuple):
 
     item: Ints  # the original node or edge
     onto: Ints  # the mixed one that it is part of
-    share: Floats  # with this weight
+    share: Doubles  # with this weight
 
 
 class Overlay(NamedTuple):
     """Mixed graphs, and what they are mixed from."""
 
     graphs: CSR
-    weight: Floats  # of every edge
+    weight: Doubles  # of every edge
     nodes: Shares
     edges: Shares
 
 
 @compiled
-def overlay(source_of: Ints, weight: Floats, graphs: CSR) -> Overlay:
+def overlay(source_of: Ints, weight: Doubles, graphs: CSR) -> Overlay:
     """Overlay every graph with its source, node by node, and merge edges between the same nodes."""
     ptr, row_ptr, column = graphs
     new_ptr = np.zeros_like(ptr)
@@ -217,7 +221,7 @@ def overlay(source_of: Ints, weight: Floats, graphs: CSR) -> Overlay:
 
 
 @compiled
-def add_aligned(graphs: CSR, label: Ints, joined: Ints, rank: Ints) -> None:
+def add_aligned(graphs: CSR, label: Ints, joined: Counts, rank: Ints) -> None:
     """Add edge counts between positions to ``joined[class]``; write the ``rank`` of every node.
 
     Nodes are ranked by descending degree; ties keep their order. Graphs must be undirected.
@@ -248,7 +252,7 @@ def add_aligned(graphs: CSR, label: Ints, joined: Ints, rank: Ints) -> None:
 
 @compiled
 def draw_pairs(
-    mixture: Floats, graphons: Floats, nodes: int, rng: np.random.Generator
+    mixture: Table, graphons: Graphons, nodes: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
     """Sample graphs from graphon mixtures ``[graphs, classes]``: node positions, edges (i < j)."""
     classes, resolution = graphons.shape[:2]

@@ -11,7 +11,7 @@ import numpy as np
 
 from graph_transplant.kernels.arrays import CSR, Bools, Ints, Neighbours
 from graph_transplant.kernels.choice import random_below
-from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.compiling import compiled, helper
 from graph_transplant.kernels.structure import compress
 
 
@@ -41,7 +41,7 @@ class Merges(NamedTuple):
     merged: Ints  # the other end
 
 
-@compiled
+@helper
 def expected_shared(nodes: float, edges: float, degree: float, triangles: float) -> float:
     """h: number of neighbours that both halves must share to preserve the expected edge count.
 
@@ -54,7 +54,7 @@ def expected_shared(nodes: float, edges: float, degree: float, triangles: float)
     return float(np.sqrt(c**2 + 4 * triangles * nodes - 6 * triangles) - c) / 2
 
 
-@compiled
+@helper
 def sharing_chance(
     first: int, last: int, neighbours: Neighbours, is_near: Bools, closing: Bools
 ) -> float:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graph_transplant.kernels.arrays import CSR, Bools, Ints, Neighbours
-from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.compiling import compiled, helper
+
+Locals = NDArray[np.int32]  # numbers of nodes within their graph
 
 
 class Selected(NamedTuple):
@@ -27,7 +30,7 @@ def offsets(counts: Ints) -> Ints:
     return ptr
 
 
-@compiled
+@helper
 def largest_of(ptr: Ints) -> int:
     """Size of the largest segment."""
     largest = 0
@@ -36,21 +39,21 @@ def largest_of(ptr: Ints) -> int:
     return largest
 
 
-@compiled
+@helper
 def mark(flags: Bools, items: Ints) -> None:
     """Set ``flags[items]``; compiles faster than fancy indexing."""
     for item in items:
         flags[item] = True
 
 
-@compiled
+@helper
 def unmark(flags: Bools, items: Ints) -> None:
     """Clear ``flags[items]``."""
     for item in items:
         flags[item] = False
 
 
-@compiled
+@helper
 def sort_by(keys: Ints, order: Ints, limit: int) -> tuple[Ints, Ints]:
     """Stable counting sort of ``order`` by ``keys[order]`` < ``limit``; also return key offsets."""
     place = np.zeros(limit + 1, np.int64)
@@ -144,8 +147,8 @@ def gather(
     node_count: Ints,
     edge_start: Ints,
     edge_count: Ints,
-    row: Ints,
-    column: Ints,
+    row: Locals,
+    column: Locals,
 ) -> Selected:
     """Gather graphs from a store with nodes numbered within each graph and edges sorted by row."""
     ptr, edge_ptr = offsets(node_count[graphs]), offsets(edge_count[graphs])

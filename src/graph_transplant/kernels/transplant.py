@@ -24,9 +24,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graph_transplant.kernels.arrays import CSR, Bools, Floats, Ints, Neighbours, Pairs, Segments
+from graph_transplant.kernels.arrays import (
+    CSR,
+    Bools,
+    Doubles,
+    Floats,
+    Ints,
+    Neighbours,
+    Pairs,
+    Segments,
+)
 from graph_transplant.kernels.choice import random_below, sample_distinct, share_of, shuffle_front
-from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.compiling import compiled, helper
 from graph_transplant.kernels.structure import largest_of, mark, offsets, unmark
 
 NO_SALIENCY: Floats = np.empty(0, np.float32)
@@ -65,7 +74,7 @@ class Scratch(NamedTuple):
     found: Ints
 
 
-@compiled
+@helper
 def neighbours_of(frontier: Ints, neighbours: Neighbours, scratch: Scratch) -> int:
     """N(H): write the neighbours of the frontier to ``scratch.found``; return their number."""
     seen, found = scratch.seen, scratch.found
@@ -81,7 +90,7 @@ def neighbours_of(frontier: Ints, neighbours: Neighbours, scratch: Scratch) -> i
     return size
 
 
-@compiled
+@helper
 def partition_largest(items: Ints, count: int, saliency: Floats) -> None:
     """Move the ``count`` most salient items to the front (quickselect)."""
     low, high = 0, items.size - 1
@@ -105,7 +114,7 @@ def partition_largest(items: Ints, count: int, saliency: Floats) -> None:
             return
 
 
-@compiled
+@helper
 def choose_anchors(items: Ints, count: int, saliency: Floats, rng: np.random.Generator) -> None:
     """V̂: move anchors to the front: random ones of the ``2 · count`` most salient nodes.
 
@@ -119,7 +128,7 @@ def choose_anchors(items: Ints, count: int, saliency: Floats, rng: np.random.Gen
     shuffle_front(items, pool, count, rng)
 
 
-@compiled
+@helper
 def partial_khop(
     anchors: Ints,
     hops: int,
@@ -182,7 +191,7 @@ def cut(
     return Cut(Segments(node_ptr, nodes[:size].copy()), frontiers[:listed].copy(), offsets(sizes))
 
 
-@compiled
+@helper
 def collect(first: int, last: int, inside: Bools, nodes: Ints, size: int) -> int:
     """List the marked nodes of a graph and clear their marks."""
     for v in range(first, last):
@@ -382,7 +391,7 @@ def assemble(graphs: CSR, part: Segments, rest: Segments, pairs: Pairs) -> Assem
     return Assembled(mixed, node_origin, edge_origin[:size], pair[:size])
 
 
-@compiled
+@helper
 def group_by_destination(
     pairs: Pairs, g: int, in_rest: Ints, middle: int, remaining: int, incoming: Ints
 ) -> Ints:
@@ -402,7 +411,7 @@ def group_by_destination(
 
 
 @compiled
-def importance(graphs: Ints, ptr: Ints, part: Segments, saliency: Floats) -> Floats:
+def importance(graphs: Ints, ptr: Ints, part: Segments, saliency: Floats) -> Doubles:
     """I(S, V): the part's share of a graph's saliency, or of its nodes if all of it is 0."""
     share = np.empty(graphs.size)
     for i in range(graphs.size):

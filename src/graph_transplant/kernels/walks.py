@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_transplant.kernels.arrays import CSR, Floats
-from graph_transplant.kernels.compiling import compiled
+from graph_transplant.kernels.arrays import CSR, Doubles, Floats
+from graph_transplant.kernels.compiling import compiled, helper
+
+Chances = np.ndarray[tuple[int, int], np.dtype[np.float32]]  # a row per node
 
 DENSE = 8  # a dense matrix is faster above n² / 8 edges
 
 
 @compiled
-def return_probabilities(graphs: CSR, weight: Floats, symmetric: bool, steps: int) -> Floats:
+def return_probabilities(graphs: CSR, weight: Floats, symmetric: bool, steps: int) -> Chances:
     """Probability that a walk returns to its start after 1, 2, … steps, ``[nodes, steps]``.
 
     From node ``v`` the walk moves to a node of row ``v`` with probability proportional to the
@@ -33,9 +35,9 @@ def return_probabilities(graphs: CSR, weight: Floats, symmetric: bool, steps: in
     return found
 
 
-@compiled
+@helper
 def powers_of_matrix(
-    first: int, last: int, graphs: CSR, weight: Floats, total: Floats, found: Floats
+    first: int, last: int, graphs: CSR, weight: Floats, total: Doubles, found: Chances
 ) -> None:
     """Diagonals of the powers of the transition matrix, for one dense graph."""
     row_ptr, column = graphs.row_ptr, graphs.column
@@ -51,15 +53,15 @@ def powers_of_matrix(
         found[first:last, k] = np.diag(power)
 
 
-@compiled
+@helper
 def walks_from_nodes(
     first: int,
     last: int,
     graphs: CSR,
     weight: Floats,
-    total: Floats,
+    total: Doubles,
     symmetric: bool,
-    found: Floats,
+    found: Chances,
 ) -> None:
     """Follow the walks from every node of one sparse graph, a step at a time."""
     row_ptr, column = graphs.row_ptr, graphs.column

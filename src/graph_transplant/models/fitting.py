@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.analysis import fit_temperature, saliency_quality
@@ -27,6 +26,7 @@ from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
     check_at_least,
+    check_callbacks,
     check_choice,
     check_spelling,
 )
@@ -116,6 +116,7 @@ def train(
         )
     config, reading = _separated(config or TrainConfig(), options)
     check_at_least(1, ensemble=config.ensemble)
+    callbacks = check_callbacks(callbacks)
     store = load(data, **reading)
     if isinstance(data, str | Path):
         source = source or str(data)
@@ -217,7 +218,7 @@ def train(
     )
     logits = evaluate(network, validation).logits
     wanted = as_targets(store.y, store.num_outputs)[parts.validation]
-    temperature = 1.0 if scale else _temperature(logits, wanted, store.task)
+    temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
     description = {
         "format": FORMAT_LINE,
         "version": __version__,
@@ -236,14 +237,6 @@ def train(
     trained = TrainedModel(network, temperature, scale, description)
     figures, reference = model_figures(trained, store, parts, chosen, forest=forest)
     return replace(trained, description=plain({**description, **figures}), reference=reference)
-
-
-def _temperature(logits: Tensor, targets: Tensor, task: str) -> float:
-    """Fit the temperature; 1 without errors, where the lowest would always fit best."""
-    right = logits.argmax(1) == targets.argmax(1)
-    if task == "multilabel":
-        right = (logits.gt(0) == targets.gt(0.5)) | targets.isnan()
-    return 1.0 if bool(right.all()) else fit_temperature(logits, targets, task)
 
 
 def member_checkpoint(path: str | Path, number: int) -> Path:

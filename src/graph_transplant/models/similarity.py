@@ -8,7 +8,7 @@ which would take a quarter of the prediction time.
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,7 @@ from graph_transplant.datasets.duplicates import structure_keys
 from graph_transplant.datasets.molecules import BOND_STEREO, CHIRALITY
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.kernels.compiling import compiled
-
-BITS: Final = 2048
-RADIUS: Final = 2
+from graph_transplant.kernels.fingerprints import circles
 
 MOST_SEEN: Final = 180_000
 """With more training graphs than this, no hashes are kept: they would take more than 1 MB."""
@@ -61,72 +58,8 @@ def fingerprints(store: GraphStore, of_nodes: Mask, of_edges: Mask) -> Words:
             node = batch.x.numpy().view(np.uint32).astype(np.uint64) @ of_node
         if batch.edge_attr is not None and of_edges.any():
             edge = batch.edge_attr.numpy().view(np.uint32).astype(np.uint64) @ of_edge
-        parts.append(_circles(batch.ptr, batch.row_ptr, batch.column, node, edge))
+        parts.append(circles(batch.ptr, batch.row_ptr, batch.column, node, edge))
     return np.concatenate(parts)
-
-
-@compiled
-def _mixed(value: Any) -> Any:
-    value = (value ^ (value >> np.uint64(31))) * np.uint64(0x7FB5D329728EA185)
-    return value ^ (value >> np.uint64(27))
-
-
-@compiled
-def _circles(
-    ptr: npt.NDArray[np.int64],
-    row_ptr: npt.NDArray[np.int64],
-    column: npt.NDArray[np.int64],
-    node: Words,
-    edge: Words,
-) -> Words:
-    """Set the bits of every node's environments of radius 0, 1 and 2."""
-    found = np.zeros((len(ptr) - 1, BITS // 64), np.uint64)
-    before, after = node, np.zeros_like(node)
-    for radius in range(RADIUS + 1):
-        for graph in range(len(ptr) - 1):
-            for v in range(ptr[graph], ptr[graph + 1]):
-                around = before[v] + np.uint64(radius)
-                if radius:
-                    for e in range(row_ptr[v], row_ptr[v + 1]):
-                        around += _mixed(before[column[e]] + edge[e])
-                after[v] = _mixed(around)
-                bit = after[v] >> np.uint64(53)
-                found[graph, bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
-        before = after.copy()
-    return found
-
-
-@compiled
-def _ones(word: Any) -> Any:
-    """Count the set bits of a word; compiles to one instruction."""
-    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    pairs = np.uint64(0x3333333333333333)
-    word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
-@compiled
-def nearest(rows: Words, known: Words) -> npt.NDArray[np.float64]:
-    """Return the highest Tanimoto similarity of each row to any known one."""
-    sizes = np.zeros(len(known), np.int64)
-    for k in range(len(known)):
-        for word in known[k]:
-            sizes[k] += np.int64(_ones(word))
-    found = np.zeros(len(rows))
-    for row in range(len(rows)):
-        own = np.int64(0)
-        for word in rows[row]:
-            own += np.int64(_ones(word))
-        for k in range(len(known)):
-            # At most the bits of the smaller one are shared.
-            if min(own, sizes[k]) <= found[row] * max(own, sizes[k]):
-                continue
-            shared = np.int64(0)
-            for w in range(rows.shape[1]):
-                shared += np.int64(_ones(rows[row, w] & known[k, w]))
-            found[row] = max(found[row], shared / (own + sizes[k] - shared))
-    return found
 
 
 def packed(store: GraphStore, edge_features: int) -> str | None:

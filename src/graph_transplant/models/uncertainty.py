@@ -17,7 +17,8 @@ from torch import Tensor
 
 from graph_transplant.errors import DataError
 from graph_transplant.graphs import GraphStore
-from graph_transplant.models.similarity import BITS, fingerprints, label_columns, nearest
+from graph_transplant.kernels.fingerprints import BITS, nearest
+from graph_transplant.models.similarity import fingerprints, label_columns
 
 COVERAGE: Final = 0.9  # default share of new graphs that sets and intervals should cover
 MOST_KNOWN: Final = 5_000  # maximum number of training graphs to compare with
