@@ -6,12 +6,16 @@ import _thread
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 from threading import Thread
 
 import pytest
@@ -330,3 +334,50 @@ def test_explain_names_what_it_cannot_use(
         arguments = ["explain", str(model), str(table), "--out", str(out), option, value]
         assert message in error_of(arguments, capfd)
     assert not out.exists()
+
+
+# -------------------------------------------------------------------- killed
+
+
+def of_session(leader: int) -> set[int]:
+    """The living processes of a session."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended while it was read
+            state, _, _, session = path.read_text().rsplit(")", 1)[1].split()[:4]
+            if int(session) == leader and state != "Z":
+                found.add(int(path.parent.name))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("signal", [SIGKILL, SIGTERM])
+def test_no_process_outlives_a_killed_prediction_and_the_next_one_tidies_up(
+    signal: int, model: Path, tmp_path: Path
+) -> None:
+    data, out = tmp_path / "many.csv", tmp_path / "p.csv"
+    data.write_text("smiles\n" + "CCO\nc1ccccc1O\n" * 500_000)
+    (tmp_path / ".p.csv.original").touch()  # of the user
+    command = [sys.executable, "-m", "graph_transplant", "predict", str(model), str(data)]
+    with subprocess.Popen(
+        [*command, "--workers", "2", "--out", str(out)],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as parent:
+        wait_for(lambda: any(tmp_path.glob(".p.csv.*.part")))
+        assert len(of_session(parent.pid)) > 2
+        os.kill(parent.pid, signal)
+        assert parent.wait() == -signal
+    assert list(tmp_path.glob(".p.csv.*.part"))
+    wait_for(lambda: not of_session(parent.pid))
+    data.write_text("smiles\nCCO\n")
+    assert main(["predict", str(model), str(data), "--out", str(out)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"many.csv", "p.csv", ".p.csv.original"}
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + 300
+    while not reached():
+        assert time.monotonic() < end, "hangs"
+        time.sleep(0.1)

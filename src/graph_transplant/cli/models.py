@@ -39,7 +39,14 @@ from graph_transplant.cli.data import (
 )
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.files import SKIPPED, folder_name, keep_inputs, write_atomically
+from graph_transplant.files import (
+    MODEL_FILES,
+    SKIPPED,
+    folder_name,
+    keep_inputs,
+    refuse_links,
+    write_atomically,
+)
 from graph_transplant.format import count
 from graph_transplant.known import check_data
 from graph_transplant.metrics import METRICS
@@ -99,6 +106,7 @@ def train(
     }
     keep_inputs([data], [directory / SKIPPED, *files])
     directory.mkdir(parents=True, exist_ok=True)
+    refuse_links(directory, MODEL_FILES)
     write_skipped(store, directory / SKIPPED)
     tell_skipped(store, directory / SKIPPED)
     if fresh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
@@ -31,6 +32,7 @@ from graph_transplant.datasets.rows import (
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.format import count
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
+from graph_transplant.processes import set_up_worker
 
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
@@ -206,7 +208,12 @@ def _in_order(
             yield part, molecule_arrays(*task(part))
         return
     # Spawned, as forking a process with threads, such as those of torch, may hang.
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=get_context("spawn"),
+        initializer=set_up_worker,
+        initargs=(os.getpid(),),
+    )
     waiting: deque[tuple[list[_Row], Future[MoleculeArrays]]] = deque()
     try:
         while True:

@@ -25,7 +25,14 @@ from torch.overrides import TorchFunctionMode
 from graph_transplant import __version__
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.files import check_model, replace_file, write_atomically, writing
+from graph_transplant.files import (
+    MODEL_FILES,
+    check_model,
+    refuse_links,
+    replace_file,
+    write_atomically,
+    writing,
+)
 from graph_transplant.graphs import Featurizer, GraphStore, check_stores
 from graph_transplant.models.description import (
     FORMAT_LINE,
@@ -268,6 +275,7 @@ class TrainedModel:
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            refuse_links(folder, MODEL_FILES)
             replace_file(folder / WEIGHTS, weights)
             # Names from damaged files may hold lone surrogates, which UTF-8 cannot encode.
             replace_file(folder / DESCRIPTION, text.encode("utf-8", "replace"))
