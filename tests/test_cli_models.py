@@ -21,6 +21,7 @@ from threading import Thread
 import pytest
 
 from graph_transplant.cli import main
+from graph_transplant.cli.common import NO_READER
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.compare import compare
 from graph_transplant.models import TrainedModel, predict_table
@@ -260,6 +261,47 @@ def test_smiles_are_predicted_on_the_screen(
     assert len((tmp_path / "two.csv").read_text().splitlines()) == 3
     error = error_of(["predict", str(model), "c1ccccc"], capfd)
     assert "'c1ccccc' is neither the name or path of data nor a molecule: the SMILES" in error
+
+
+def test_a_long_smiles_is_a_molecule_and_not_the_path_of_a_file(
+    model: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    peptide = "N[C@@H](C)C(=O)" * 50 + "O"  # longer than any file name
+    assert main(["predict", str(model), peptide]) == 0
+    assert peptide[:80] in capfd.readouterr().out
+    assert main(["explain", str(model), peptide, "--out", str(tmp_path / "page.html")]) == 0
+    error = error_of(["predict", str(model), peptide + "("], capfd)
+    assert "is neither the name or path of data nor a molecule: the SMILES" in error
+    assert len(error) < 500
+
+
+def test_control_characters_of_names_do_not_reach_the_terminal(own: Path, capfd: Capture) -> None:
+    path = own / "model.json"
+    document = json.loads(path.read_text())
+    document["label_names"] = ["\x1b[2J\x1b]0;owned\x07", "fine\r\x9b31m"]
+    path.write_text(json.dumps(document))
+    assert main(["predict", str(own), "c1ccccc1CC"]) == 0
+    assert main(["explain", str(own), "CCO", "--label", "none", "--out", str(own / "x")]) == 2
+    shown = capfd.readouterr()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown.out + shown.err)
+    assert "31m" in shown.out
+    assert "owned" in shown.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other pipes")
+def test_a_reader_that_has_seen_enough_is_no_error(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "many.csv"
+    data.write_text("smiles\n" + "CCO\nc1ccccc1O\n" * 20_000)
+    command = [sys.executable, "-m", "graph_transplant", "predict", str(model), str(data)]
+    with subprocess.Popen(
+        [*command, "--out", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"row,id,prediction")
+        process.stdout.close()
+        assert process.stderr is not None
+        assert b"roken" not in process.stderr.read()
+        assert process.wait(300) == NO_READER
 
 
 @pytest.mark.parametrize(

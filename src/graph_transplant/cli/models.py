@@ -47,8 +47,8 @@ from graph_transplant.files import (
     refuse_links,
     write_atomically,
 )
-from graph_transplant.format import count
-from graph_transplant.known import check_data
+from graph_transplant.format import count, plain
+from graph_transplant.known import check_data, existing
 from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -301,9 +301,10 @@ def given_data(
         raise GraphTransplantError(
             f"predict takes one input, unless the model is for molecules; got {len(words)}"
         )
-    if not molecules or Path(words[0]).exists():
+    if not molecules or existing(words[0]) is not None:
         return words[0]
     from graph_transplant.datasets import stream
+    from graph_transplant.datasets.rows import quoted
 
     (chunk,) = stream(words, featurizer=model.featurizer)
     if chunk.store is not None:
@@ -312,7 +313,8 @@ def given_data(
         check_data(words[0])
     except DataError:
         raise DataError(
-            f"{words[0]!r} is neither the name or path of data nor a molecule: {chunk.problems[1]}"
+            f"{quoted(words[0])} is neither the name or path of data nor a molecule: "
+            f"{chunk.problems[1]}"
         ) from None
     return words[0]
 
@@ -334,7 +336,9 @@ def standard_input(smiles: str | None, folder: Path) -> Path:
 def print_predictions(frame: pd.DataFrame) -> None:
     """Print predictions as a table, without empty columns."""
     shown = [name for name in frame if name != "row" and (frame[name].astype(str) != "").any()]
-    table = frame[shown].fillna({"prediction": ""})
+    table = frame[shown].fillna({"prediction": ""}).rename(columns=plain)
+    # Names of classes may come from elsewhere, with control characters that move the cursor.
+    table = table.map(lambda value: plain(value) if isinstance(value, str) else value)
     # Not with rich, which would wrap lines and read brackets in reasons as markup.
     print(table.to_string(index=False, float_format="{:.3g}".format, na_rep=""))
 
