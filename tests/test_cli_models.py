@@ -275,6 +275,15 @@ def test_a_long_smiles_is_a_molecule_and_not_the_path_of_a_file(
     assert len(error) < 500
 
 
+def test_another_structure_column_is_told(model: Path, tmp_path: Path, capfd: Capture) -> None:
+    (tmp_path / "new.csv").write_text("structure\nCCO\n")
+    for command in ("predict", "explain"):
+        out = str(tmp_path / f"{command}.html")
+        assert main([command, str(model), str(tmp_path / "new.csv"), "--out", out]) == 0
+        error = " ".join(capfd.readouterr().err.split())
+        assert "from the column 'structure': there is no column 'smiles', which the model" in error
+
+
 def test_control_characters_of_names_do_not_reach_the_terminal(own: Path, capfd: Capture) -> None:
     path = own / "model.json"
     document = json.loads(path.read_text())

@@ -11,12 +11,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from graph_transplant.errors import DataError, GraphTransplantError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _WINDOWS = sys.platform == "win32"
 _PART = ".part"  # suffix of temporary files
+_FORMULA = re.compile(r"[=@\t\r]|[+-].*[(|!=]", re.DOTALL)
 
 SKIPPED = "skipped.csv"
 """File that lists the rows of the data that could not be used."""
@@ -117,6 +121,24 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
                     f"{each} is a link to {os.readlink(each)}, and links are not written through: "
                     "replace it by what it links to, or remove it"
                 )
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table to write as CSV in which no text is a formula to a spreadsheet.
+
+    Names of rows and classes may come from elsewhere, and a spreadsheet runs ``=HYPERLINK(...)``.
+    An apostrophe before such a text makes it plain, also to people who see it. Numbers such as -1.5
+    are not texts here; texts such as ``-``, ``+/-`` and ``-logS`` stay as they are, since without a
+    call or reference they cannot do anything. No SMILES begins with any of these characters.
+    """
+    changed = table.rename(columns=_plain_text)
+    for name in changed.select_dtypes(exclude=["number", "bool"]):
+        changed[name] = changed[name].map(_plain_text)
+    return changed
+
+
+def _plain_text(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
 
 
 def keep_inputs(read: Iterable[Any], written: Iterable[Path]) -> None:

@@ -235,7 +235,7 @@ def predict(
 
     loaded = TrainedModel.load(model, device=device)
     options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
-    options |= columns.given()
+    options |= {"note": note, **columns.given()}
     target = out or (STANDARD if data == STANDARD else "predictions.csv")
     errors = Console(stderr=True, highlight=False)
     with tempfile.TemporaryDirectory() as folder:
@@ -393,6 +393,7 @@ def explain(
             count=count,
             label=label,
             saliency=saliency,
+            note=note,
             **given,
         )
     out.parent.mkdir(parents=True, exist_ok=True)
