@@ -16,7 +16,7 @@ from graph_transplant.metrics import TASKS
 FORMAT: Final = 1
 FORMAT_NAME: Final = "graph-transplant model"
 FORMAT_LINE: Final = f"{FORMAT_NAME} {FORMAT}"
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 16 << 20
 
 _FIGURES: Final = {"*": (None, float)}
 
@@ -128,6 +128,8 @@ def _mismatch(document: Mapping[str, Any]) -> str:
     scale = document["target_scale"]
     if task not in TASKS or document["architecture"]["task"] != task:
         return f"`task` must be one of {', '.join(TASKS)}, and `architecture.task` the same"
+    if document["training"].get("ensemble", 1) < 1:
+        return "`training.ensemble` must be at least 1; got 0"
     if not document["temperature"] > 0:
         return f"`temperature` must be above 0; got {document['temperature']}"
     if (scale is not None) != (task == "regression"):
