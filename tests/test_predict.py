@@ -285,6 +285,45 @@ def test_an_answer_that_is_no_number_is_an_error_of_its_row() -> None:
     assert found["prediction"].isna().tolist() == [k == 4 for k in range(20)]
 
 
+def test_a_bad_graph_is_an_error_of_its_row_and_the_others_have_their_predictions() -> None:
+    ends = torch.tensor([[0, 1], [1, 0]])
+
+    def graph(number: int, **changes: Any) -> Data:
+        x = torch.tensor([[float(number), 1.0], [1.0, 0.0]])
+        return Data(**{"x": x, "edge_index": ends, "y": torch.tensor([number % 2]), **changes})
+
+    model = train(GraphStore.from_pyg([graph(k) for k in range(20)]), **QUICK)
+    bad = {
+        2: graph(2, edge_index=ends + 1),
+        3: graph(3, x=torch.full((2, 2), math.nan)),
+        5: graph(5, x=torch.ones(2, 3)),
+        6: graph(6, x=None, num_nodes=2),
+        8: Data(x=torch.ones(0, 2), edge_index=ends[:, :0]),
+        9: None,
+    }
+    given = [bad.get(row, graph(row)) for row in range(1, 13)]
+    expected = model.predict([graph(row) for row in range(1, 13) if row not in bad])
+    for size in (1, 5, 100):
+        found = model.predict(given, rows_per_chunk=size)
+        assert found["row"].tolist() == list(range(1, 13))
+        assert {
+            row for row, error in zip(found["row"], found["error"], strict=True) if error
+        } == set(bad)
+        fine = found[found["error"] == ""].reset_index(drop=True)
+        assert fine["p(0)"].tolist() == pytest.approx(expected["p(0)"].tolist())
+    reasons = found["error"].tolist()
+    assert "the graph" in reasons[1]
+    assert "joins nodes" in reasons[1]
+    assert (
+        reasons[4] == "the graph has 3 node features and 0 edge features; the others have 2 and 0"
+    )
+    assert reasons[7] == "the graph has no nodes"
+    with pytest.raises(DataError, match="row 2 cannot be read: an edge of the graph joins"):
+        gt.explain(model, given)
+    with pytest.raises(DataError, match="graph 0 has no nodes"):
+        model.predict([bad[8]] * 3)
+
+
 def test_graphs_of_another_kind_are_refused(
     molecule_model: TrainedModel, motif_model: Trained, tmp_path: Path
 ) -> None:
