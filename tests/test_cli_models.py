@@ -6,18 +6,23 @@ import _thread
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 from threading import Thread
 
 import pytest
 import torch
 
 from graph_transplant.cli import main
+from graph_transplant.cli.common import NO_READER
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import progress
 from graph_transplant.experiments.compare import compare
@@ -308,6 +313,56 @@ def test_smiles_are_predicted_on_the_screen(
     assert "'c1ccccc' is neither the name or path of data nor a molecule: the SMILES" in error
 
 
+def test_a_long_smiles_is_a_molecule_and_not_the_path_of_a_file(
+    model: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    peptide = "N[C@@H](C)C(=O)" * 50 + "O"  # longer than any file name
+    assert main(["predict", str(model), peptide]) == 0
+    assert peptide[:80] in capfd.readouterr().out
+    assert main(["explain", str(model), peptide, "--out", str(tmp_path / "page.html")]) == 0
+    error = error_of(["predict", str(model), peptide + "("], capfd)
+    assert "is neither the name or path of data nor a molecule: the SMILES" in error
+    assert len(error) < 500
+
+
+def test_another_structure_column_is_told(model: Path, tmp_path: Path, capfd: Capture) -> None:
+    (tmp_path / "new.csv").write_text("structure\nCCO\n")
+    for command in ("predict", "explain"):
+        out = str(tmp_path / f"{command}.html")
+        assert main([command, str(model), str(tmp_path / "new.csv"), "--out", out]) == 0
+        error = " ".join(capfd.readouterr().err.split())
+        assert "from the column 'structure': there is no column 'smiles', which the model" in error
+
+
+def test_control_characters_of_names_do_not_reach_the_terminal(own: Path, capfd: Capture) -> None:
+    path = own / "model.json"
+    document = json.loads(path.read_text())
+    document["label_names"] = ["\x1b[2J\x1b]0;owned\x07", "fine\r\x9b31m"]
+    path.write_text(json.dumps(document))
+    assert main(["predict", str(own), "c1ccccc1CC"]) == 0
+    assert main(["explain", str(own), "CCO", "--label", "none", "--out", str(own / "x")]) == 2
+    shown = capfd.readouterr()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown.out + shown.err)
+    assert "31m" in shown.out
+    assert "owned" in shown.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other pipes")
+def test_a_reader_that_has_seen_enough_is_no_error(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "many.csv"
+    data.write_text("smiles\n" + "CCO\nc1ccccc1O\n" * 20_000)
+    command = [sys.executable, "-m", "graph_transplant", "predict", str(model), str(data)]
+    with subprocess.Popen(
+        [*command, "--out", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"row,id,prediction")
+        process.stdout.close()
+        assert process.stderr is not None
+        assert b"roken" not in process.stderr.read()
+        assert process.wait(300) == NO_READER
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -380,3 +435,50 @@ def test_explain_names_what_it_cannot_use(
         arguments = ["explain", str(model), str(table), "--out", str(out), option, value]
         assert message in error_of(arguments, capfd)
     assert not out.exists()
+
+
+# -------------------------------------------------------------------- killed
+
+
+def of_session(leader: int) -> set[int]:
+    """The living processes of a session."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended while it was read
+            state, _, _, session = path.read_text().rsplit(")", 1)[1].split()[:4]
+            if int(session) == leader and state != "Z":
+                found.add(int(path.parent.name))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("signal", [SIGKILL, SIGTERM])
+def test_no_process_outlives_a_killed_prediction_and_the_next_one_tidies_up(
+    signal: int, model: Path, tmp_path: Path
+) -> None:
+    data, out = tmp_path / "many.csv", tmp_path / "p.csv"
+    data.write_text("smiles\n" + "CCO\nc1ccccc1O\n" * 500_000)
+    (tmp_path / ".p.csv.original").touch()  # of the user
+    command = [sys.executable, "-m", "graph_transplant", "predict", str(model), str(data)]
+    with subprocess.Popen(
+        [*command, "--workers", "2", "--out", str(out)],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as parent:
+        wait_for(lambda: any(tmp_path.glob(".p.csv.*.part")))
+        assert len(of_session(parent.pid)) > 2
+        os.kill(parent.pid, signal)
+        assert parent.wait() == -signal
+    assert list(tmp_path.glob(".p.csv.*.part"))
+    wait_for(lambda: not of_session(parent.pid))
+    data.write_text("smiles\nCCO\n")
+    assert main(["predict", str(model), str(data), "--out", str(out)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"many.csv", "p.csv", ".p.csv.original"}
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + 300
+    while not reached():
+        assert time.monotonic() < end, "hangs"
+        time.sleep(0.1)

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -281,6 +282,13 @@ def test_a_store_from_a_file_names_that_file_and_others_are_written_and_removed(
         assert path.is_relative_to(scratch)
         assert len(worker_store(path, store.fingerprint())) == len(store)
     assert list(scratch.iterdir()) == []
+
+    (scratch / ".graphs").mkdir()
+    (scratch / ".graphs" / "mine.txt").write_text("of the user")
+    with store_file(store, scratch):
+        pass
+    assert [path.name for path in (scratch / ".graphs").iterdir()] == ["mine.txt"]
+    shutil.rmtree(scratch / ".graphs")
 
     store.save(tmp_path / "tiny.safetensors")
     loaded = GraphStore.load(tmp_path / "tiny.safetensors")

@@ -6,6 +6,7 @@ import csv
 import gzip
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,86 @@ def test_a_table_without_targets_and_with_other_columns(
     done = predict_table(molecule_model, data, tmp_path / "out.csv", smiles="structure", id="code")
     assert (done.rows, done.failed) == (3, 1)
     rows = table(tmp_path / "out.csv")
-    assert [row["id"] for row in rows] == ["=1+1", "@x", 'a,"b"']
+    assert [row["id"] for row in rows] == ["'=1+1", "'@x", 'a,"b"']  # no formulas
     (tmp_path / "strange.csv").write_text("kind,code\nCCO,1\n")
     with pytest.raises(DataError, match="'kind', 'code'"):
         predict_table(molecule_model, tmp_path / "strange.csv", tmp_path / "new" / "other.csv")
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["new.csv.gz", "out.csv", "strange.csv"]
+
+
+def test_no_text_is_a_formula_in_a_written_table_and_every_other_text_is_unchanged(
+    molecule_model: TrainedModel, tmp_path: Path
+) -> None:
+    classes = ["=HYPERLINK(1)", "-"]
+    description = {**molecule_model.description, "label_names": classes}
+    model = replace(molecule_model, description=description)
+    ids = ["-1.5", "+3", "=1", "-cmd|' /C x'!A0", "+x(1)", "@SUM(1)", "\t=1", "-", "-logS", "+/-b"]
+    frame = pd.DataFrame({"smiles": ["c1ccccc1" + "C" * n for n in range(10)], "name": ids})
+    predict_table(model, frame, tmp_path / "p.csv", coverage=0.99)
+    rows = table(tmp_path / "p.csv")
+    kept = ["-1.5", "+3", "'=1", "'-cmd|' /C x'!A0", "'+x(1)", "'@SUM(1)", "'=1"]
+    assert [row["id"] for row in rows] == [*kept, "-", "-logS", "+/-b"]
+    assert {row["prediction"] for row in rows} <= {"'=HYPERLINK(1)", "-"}
+    assert {row["set"] for row in rows} <= {"'=HYPERLINK(1);-", "'=HYPERLINK(1)", "-"}
+    assert model.predict(frame)["id"].tolist()[2] == "=1"  # not in Python
+
+    y = [-5.0, 4.0] * 20
+    texts = ["C" * (1 + n) for n in range(40)]
+    values = train(texts, y=pd.Series(y, name="=x"), task="regression", split="random", **QUICK)
+    predict_table(values, ["CCO"] * 20, tmp_path / "values.csv")
+    assert list(table(tmp_path / "values.csv")[0])[2] == "'=x"
+    assert float(table(tmp_path / "values.csv")[0]["'=x"])
+
+
+def columns(path: Path, **texts: list[str]) -> Path:
+    pd.DataFrame(texts).to_csv(path, index=False)
+    return path
+
+
+def test_another_structure_column_is_taken_only_if_there_is_a_single_one_and_told(
+    molecule_model: TrainedModel, tmp_path: Path
+) -> None:
+    right, wrong = [smiles(n) for n in range(9)], ["CCO"] * 9
+    expected = molecule_model.predict(right)["p(0)"].tolist()
+    # The model was trained on `smiles`.
+    data = columns(tmp_path / "two.csv", SMILES_canonical=right, structure=wrong)
+    several = (
+        r"there is no column 'smiles', which the model was trained on, and several of the columns "
+        r"\('SMILES_canonical', 'structure'\) may hold the structures; name the one that does with "
+        r"`smiles`"
+    )
+    for use in (molecule_model.predict, partial(gt.explain, molecule_model)):
+        with pytest.raises(DataError, match=several):
+            use(data)
+    assert molecule_model.predict(data, smiles="SMILES_canonical")["p(0)"].tolist() == expected
+    for others in (
+        {"Structure": right},
+        {"canonical_smiles": right, "name": wrong},
+        {"SMILES": right, "canonical_smiles": wrong},  # the same name but for the case
+    ):
+        data = columns(tmp_path / "one.csv", **others)
+        taken = f"read from the column '{next(iter(others))}': there is no column 'smiles', which"
+        with pytest.warns(UserWarning, match=taken):
+            assert molecule_model.predict(data)["p(0)"].tolist() == expected
+        with pytest.warns(UserWarning, match=taken):
+            gt.explain(molecule_model, data)
+        told: list[str] = []
+        predict_table(
+            molecule_model, data, tmp_path / "out.csv", rows_per_chunk=2, note=told.append
+        )
+        assert [taken in text for text in told] == [True]
+    # Also if nothing in the column can be read.
+    data = columns(tmp_path / "none.csv", structure=["C1CC("])
+    with pytest.warns(UserWarning, match="read from the column 'structure': there is no column"):
+        assert molecule_model.predict(data)["error"].tolist() != [""]
+
+
+def test_training_tells_which_of_several_structure_columns_it_reads(tmp_path: Path) -> None:
+    texts = [smiles(n) for n in range(10)]
+    data = columns(tmp_path / "t.csv", canonical_smiles=texts, smiles=texts, y=["0", "1"] * 5)
+    told = "Structures were read from the column 'smiles', not from 'canonical_smiles'."
+    assert told in gt.load(data, target="y").notes
 
 
 def test_labels_have_a_column_each(motif_model: Trained) -> None:
@@ -208,6 +283,45 @@ def test_an_answer_that_is_no_number_is_an_error_of_its_row() -> None:
     found = model.predict(graphs)
     assert [bool(error) for error in found["error"]] == [k == 4 for k in range(20)]
     assert found["prediction"].isna().tolist() == [k == 4 for k in range(20)]
+
+
+def test_a_bad_graph_is_an_error_of_its_row_and_the_others_have_their_predictions() -> None:
+    ends = torch.tensor([[0, 1], [1, 0]])
+
+    def graph(number: int, **changes: Any) -> Data:
+        x = torch.tensor([[float(number), 1.0], [1.0, 0.0]])
+        return Data(**{"x": x, "edge_index": ends, "y": torch.tensor([number % 2]), **changes})
+
+    model = train(GraphStore.from_pyg([graph(k) for k in range(20)]), **QUICK)
+    bad = {
+        2: graph(2, edge_index=ends + 1),
+        3: graph(3, x=torch.full((2, 2), math.nan)),
+        5: graph(5, x=torch.ones(2, 3)),
+        6: graph(6, x=None, num_nodes=2),
+        8: Data(x=torch.ones(0, 2), edge_index=ends[:, :0]),
+        9: None,
+    }
+    given = [bad.get(row, graph(row)) for row in range(1, 13)]
+    expected = model.predict([graph(row) for row in range(1, 13) if row not in bad])
+    for size in (1, 5, 100):
+        found = model.predict(given, rows_per_chunk=size)
+        assert found["row"].tolist() == list(range(1, 13))
+        assert {
+            row for row, error in zip(found["row"], found["error"], strict=True) if error
+        } == set(bad)
+        fine = found[found["error"] == ""].reset_index(drop=True)
+        assert fine["p(0)"].tolist() == pytest.approx(expected["p(0)"].tolist())
+    reasons = found["error"].tolist()
+    assert "the graph" in reasons[1]
+    assert "joins nodes" in reasons[1]
+    assert (
+        reasons[4] == "the graph has 3 node features and 0 edge features; the others have 2 and 0"
+    )
+    assert reasons[7] == "the graph has no nodes"
+    with pytest.raises(DataError, match="row 2 cannot be read: an edge of the graph joins"):
+        gt.explain(model, given)
+    with pytest.raises(DataError, match="graph 0 has no nodes"):
+        model.predict([bad[8]] * 3)
 
 
 def test_graphs_of_another_kind_are_refused(

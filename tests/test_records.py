@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from graph_transplant.cli import main
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.experiments.records import RecordStore, record_line
@@ -360,6 +362,37 @@ def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path) -> None:
         assert path.is_symlink()
         assert (tmp_path / "folder" / path.name).read_text() == "new"
     assert len(list((tmp_path / "folder").iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", [".lock", "records.torn", "predictions", "predictions/0.npz"])
+def test_records_are_not_written_through_links_of_a_folder_from_elsewhere(
+    name: str, tmp_path: Path
+) -> None:
+    folder, elsewhere = tmp_path / "mailed", tmp_path / "elsewhere"
+    write(folder, record(0))
+    shutil.rmtree(folder / "predictions")
+    elsewhere.write_text("precious")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(GraphTransplantError, match=f"{name} is a link to {elsewhere}"):
+        write(folder, record(1))
+    assert elsewhere.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["report.html", "summary.csv", "figures/ranking.svg"])
+def test_a_report_is_not_written_through_links_of_a_folder_from_elsewhere(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, elsewhere = tmp_path / "mailed", tmp_path / "elsewhere"
+    write(folder, *(record(fold) for fold in range(3)))
+    elsewhere.write_text("precious")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to(elsewhere)
+    assert main(["report", str(folder)]) == 2
+    assert f"{name} is a link to {elsewhere}" in capsys.readouterr().err
+    assert elsewhere.read_text() == "precious"
+    assert not list(folder.glob("*.csv")) or name == "summary.csv"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -291,11 +292,84 @@ def test_weights_that_cannot_be_those_of_the_graphs_are_refused(molecules: Path)
     for weights in (-torch.ones(80), torch.zeros(80), torch.full((80,), torch.nan)):
         with pytest.raises(GraphTransplantError, match="must be one finite, non-negative number"):
             train(classes(40, 40), sample_weight=weights, **QUICK)
-    # Of rows that were skipped: they would go to the wrong graphs.
+    # One for each row, also for those that are skipped.
     frame = pd.read_csv(molecules)
     frame.loc[3, "smiles"] = "C1CC(("
-    with pytest.raises(GraphTransplantError, match=r"63 graphs \(1 row could not be read\)"):
-        train(frame, target="active", sample_weight=np.ones(64), **QUICK)
+    match = r"each of the 63 graphs and 1 row that could not be read, .*got shape \[63\]"
+    with pytest.raises(GraphTransplantError, match=match):
+        train(frame, target="active", sample_weight=np.ones(63), **QUICK)
+
+
+def as_json_lines(frame: pd.DataFrame, path: Path) -> Path:
+    """Chains of as many nodes as there are characters; a row with a `(` has an edge too far."""
+    lines = []
+    for text, y in zip(frame["smiles"], frame["active"], strict=True):
+        size = len(text)
+        edges = [{"source": n, "target": n + 1 + 99 * ("(" in text)} for n in range(size - 1)]
+        lines.append({"nodes": [{} for _ in range(size)], "edges": edges, "y": str(y)})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "list", "json lines"])
+def test_what_is_given_per_row_counts_the_rows_of_the_data_as_given(
+    kind: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("rdkit")
+    texts = ["C" * (3 + n) + "NO"[n % 2] for n in range(40)]
+    texts[4], texts[17], texts[30] = "C1CC((", "CC(C", "CCC("
+    frame = pd.DataFrame({"smiles": texts, "active": [n % 2 for n in range(40)]})
+    sound = np.array(["(" not in text for text in texts])
+    drawn = np.random.default_rng(0)
+    order = drawn.permutation(40)
+    rows = (order[:28], order[28:34], order[34:])
+    weights = drawn.random(40)
+
+    def trained(part: pd.DataFrame, name: str, **given: Any) -> tuple[Any, list[Tensor]]:
+        data: Any = part
+        if kind == "json lines":
+            data = as_json_lines(part, tmp_path / name)
+        elif kind == "csv":
+            part.to_csv(data := tmp_path / f"{name}.csv", index=False)
+        elif kind == "list":
+            data, given["y"] = part["smiles"].tolist(), part["active"].tolist()
+        if kind in ("frame", "csv"):
+            given["target"] = "active"
+        model = train(data, **QUICK, **given)
+        return model.description["training"]["sizes"], [*model.network.state_dict().values()]
+
+    # The same as with a table without these rows, whose other rows have other numbers.
+    number = np.cumsum(sound) - 1
+    parts = [number[part[sound[part]]] for part in rows]
+    suffix = ".jsonl" if kind == "json lines" else ""
+    sizes, expected = trained(
+        frame[sound], f"sound{suffix}", split=Split(*parts), sample_weight=weights[sound]
+    )
+    again, found = trained(frame, f"all{suffix}", split=Split(*rows), sample_weight=weights)
+    assert (
+        again
+        == sizes
+        == {"train": len(parts[0]), "validation": len(parts[1]), "test": len(parts[2])}
+    )
+    assert all(map(torch.equal, found, expected))
+    with pytest.raises(DataError, match="`split` must name rows from 0 to 39"):
+        trained(frame, f"all{suffix}", split=Split(rows[0], rows[1], [40]))  # type: ignore[arg-type]
+
+
+def test_what_is_given_per_row_counts_the_graphs_of_a_store(molecules: Path) -> None:
+    frame = pd.read_csv(molecules)
+    frame.loc[3, "smiles"] = "C1CC(("
+    store = gt.load(frame, target="active")
+    split = Split(*torch.arange(63).split([50, 10, 3]))
+    sizes = quickly(store, split=split, sample_weight=torch.ones(63))["sizes"]
+    assert sizes == {"train": 50, "validation": 10, "test": 3}
+    with pytest.raises(DataError, match="`split` must name graphs from 0 to 62"):
+        quickly(store, split=Split(torch.arange(50), torch.tensor([63]), NOTHING))
+
+
+def test_a_comparison_takes_no_split_of_rows() -> None:
+    with pytest.raises(GraphTransplantError, match="`split` must be one of folds, scaffold-folds"):
+        gt.compare("motifs", split=Split(NOTHING, NOTHING, NOTHING))  # type: ignore[arg-type]
 
 
 def test_tables_of_molecules_with_two_classes_are_judged_by_auroc(molecules: Path) -> None:

@@ -47,11 +47,14 @@ def write(path: Path, identity: Mapping[str, Any], state: Mapping[str, Any]) -> 
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({"format": _FORMAT, "identity": dict(identity), "state": dict(state)}, part)
+        # Opened here: of a full disk, torch's own writer only says that a position is unexpected.
+        with part.open("wb") as file:
+            torch.save({"format": _FORMAT, "identity": dict(identity), "state": dict(state)}, file)
         part.replace(path)
     except (OSError, RuntimeError) as problem:
         part.unlink(missing_ok=True)
-        raise GraphTransplantError(f"cannot write the checkpoint {path}: {problem}") from None
+        reason = getattr(problem, "strerror", None) or problem
+        raise GraphTransplantError(f"cannot write the checkpoint {path}: {reason}") from None
 
 
 def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:

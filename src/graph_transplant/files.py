@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from graph_transplant.errors import DataError, GraphTransplantError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WINDOWS = sys.platform == "win32"
+_PART = ".part"  # suffix of temporary files
+_FORMULA = re.compile(r"[=@\t\r]|[+-].*[(|!=]", re.DOTALL)
 
 SKIPPED = "skipped.csv"
 """File that lists the rows of the data that could not be used."""
 
 COMMANDS = "commands.txt"
 """File that lists the commands that produced the records beside it."""
+
+COMPARISON_FILES = (
+    *("records.jsonl", "records.torn", ".lock", "predictions", ".checkpoints", ".graphs"),
+    *(SKIPPED, COMMANDS, "summary.csv", "report.html", "figures"),
+)
+"""Files and subfolders that a comparison writes in its directory."""
+
+MODEL_FILES = ("model.json", "weights.safetensors", "card.html", SKIPPED, ".checkpoint.pt")
+"""Files that training on the command line writes in the folder of a model."""
 
 
 @contextmanager
@@ -48,25 +65,80 @@ def replace_file(path: Path, content: bytes) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces ``path`` on exit, unless an error is raised.
 
-    If ``path`` is a link, its target is replaced. Pipes and devices are written to directly.
+    If ``path`` is a link, its target is replaced; where folders come from elsewhere, call
+    :func:`refuse_links` before. Pipes and devices are written to directly. What a killed process
+    left of an earlier attempt is removed.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with open(path, "wb") as file:
             yield file
         return
     path = Path(os.path.realpath(path))
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    _remove_leftovers(path)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            with suppress(OSError):  # file systems without locks: leftovers then stay
+                try_lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp creates files with mode 0600; set the usual permissions.
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+            # mkstemp creates files with mode 0600; set the usual permissions.
+            os.chmod(temporary, 0o666 & ~_umask())
+            if not _WINDOWS:  # while locked, so that nobody takes it for a leftover
+                os.replace(temporary, path)
+        if _WINDOWS:  # which cannot rename open files
+            os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files of :func:`replacing` whose process has ended, however it ended."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????{_PART}"):
+        with suppress(OSError):  # removed by another process, or not allowed
+            if left.is_symlink() or not left.is_file():
+                continue
+            if _WINDOWS:  # which cannot remove open files
+                left.unlink()
+                continue
+            with left.open("rb+") as file:
+                if try_lock(file):
+                    left.unlink()
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise if a file or subfolder to write in a folder is a link, or such a subfolder has one.
+
+    A folder may come from elsewhere, and its links could lead to any file of the user.
+    """
+    for path in (folder / name for name in names):
+        inside = path.is_dir() and not path.is_symlink()
+        for each in (path, *(path.iterdir() if inside else ())):
+            if each.is_symlink():
+                raise GraphTransplantError(
+                    f"{each} is a link to {os.readlink(each)}, and links are not written through: "
+                    "replace it by what it links to, or remove it"
+                )
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table to write as CSV in which no text is a formula to a spreadsheet.
+
+    Names of rows and classes may come from elsewhere, and a spreadsheet runs ``=HYPERLINK(...)``.
+    An apostrophe before such a text makes it plain, also to people who see it. Numbers such as -1.5
+    are not texts here; texts such as ``-``, ``+/-`` and ``-logS`` stay as they are, since without a
+    call or reference they cannot do anything. No SMILES begins with any of these characters.
+    """
+    changed = table.rename(columns=_plain_text)
+    for name in changed.select_dtypes(exclude=["number", "bool"]):
+        changed[name] = changed[name].map(_plain_text)
+    return changed
+
+
+def _plain_text(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
 
 
 def keep_inputs(read: Iterable[Any], written: Iterable[Path]) -> None:

@@ -5,6 +5,7 @@ Does not import torch, so that the command line rejects a wrong name or path at 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,7 +140,9 @@ def existing(name: str) -> Path | None:
         path = Path(name).expanduser()
         return path if path.exists() else None
     except (OSError, RuntimeError, ValueError) as error:
-        # The name is too long, the folder is not readable, or the home of `~user` is unknown.
+        if getattr(error, "errno", None) == errno.ENAMETOOLONG:  # perhaps a molecule
+            return None
+        # The folder is not readable, or the home of `~user` is unknown.
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"`data`: cannot access {name[:200]!r} ({reason})") from error
 
@@ -148,7 +151,8 @@ def not_found(data: str | Path, root: str | Path | None) -> DataError:
     """Error for data that is neither a path nor a known name, with similar names first."""
     name = str(data)
     if not is_name(data) or name.lower().endswith(SUFFIXES):
-        return DataError(f"`data`: there is no file or folder {name!r}")
+        shown = name if len(name) < 1000 else f"{name[:200]}…"
+        return DataError(f"`data`: there is no file or folder {shown!r}")
     known = {one.casefold(): one for one in known_names()}
     close = [known[match] for match in get_close_matches(name.casefold(), list(known), n=3)]
     hint = f" (did you mean {close[0]!r}?)" if close else ""

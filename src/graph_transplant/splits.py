@@ -37,12 +37,29 @@ QUANTILES = 10
 class Split:
     """Graph numbers of three disjoint parts, each int64 and ascending.
 
-    They cover the data unless only a fraction of the training graphs is used.
+    They cover the data unless only a fraction of the training graphs is used. For data that are
+    read from a table or another list, they are numbers of its rows from 0, whether or not all could
+    be read; those of a store number its graphs.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> own = Split(train=range(40), validation=range(40, 50), test=range(50, 60))
+        >>> model = gt.train("motifs", graphs=60, split=own, method="vanilla", hidden=8, epochs=1)
+        >>> model.description["training"]["sizes"]
+        {'train': 40, 'validation': 10, 'test': 10}
     """
 
     train: Tensor
     validation: Tensor
     test: Tensor
+
+
+def graphs_of_rows(store: GraphStore) -> Tensor:
+    """Return the graph of every row that a store was read from, int64 ``[rows]``; -1 if unread."""
+    number = torch.arange(1, len(store) + 1) if store.rows is None else store.rows.number
+    found = torch.full((len(store) + len(store.skipped),), -1)
+    found[number - 1] = torch.arange(len(store))
+    return found
 
 
 def prepare(store: GraphStore, split: str, *, group_duplicates: bool = False) -> GraphStore:
@@ -339,13 +356,18 @@ def split_for_training(
     test: float,
     seed: int,
     tell: Callable[[str], None],
+    of_row: Tensor | None = None,
 ) -> tuple[Split, str]:
     """Split the graphs for training one model; return also the kind of split.
 
-    Random splits keep duplicate molecules together.
+    Random splits keep duplicate molecules together. ``of_row`` is the graph of every row that a
+    split of the user's own numbers; by default, it numbers graphs.
     """
     if isinstance(split, Split):
-        return _checked(split, len(store)), "given"
+        what = "graph" if of_row is None else "row"
+        return _checked(
+            split, torch.arange(len(store)) if of_row is None else of_row, what
+        ), "given"
     check_choice("split", split, TRAINING_SPLITS)
     _check_shares(validation, test)
     check_at_least(0, seed=seed)
@@ -380,16 +402,17 @@ def split_for_training(
     return random_split(store, validation=validation, test=test, seed=seed), "random"
 
 
-def _checked(split: Split, graphs: int) -> Split:
-    """Return a custom split as tensors; raise if a graph does not exist or occurs twice."""
+def _checked(split: Split, of_row: Tensor, what: str) -> Split:
+    """Return the graphs of a custom split; raise if a row does not exist or occurs twice."""
     given = (split.train, split.validation, split.test)
     parts = [torch.as_tensor(part, dtype=torch.long) for part in given]
     every = torch.cat(parts)
-    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < graphs:
-        raise DataError(f"`split` must name graphs from 0 to {graphs - 1}")
+    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(of_row):
+        raise DataError(f"`split` must name {what}s from 0 to {len(of_row) - 1}")
     if len(torch.unique(every)) < len(every):
-        raise DataError("`split` must name every graph at most once, in one of its parts")
-    return Split(*parts)
+        raise DataError(f"`split` must name every {what} at most once, in one of its parts")
+    graphs = [of_row[part] for part in parts]
+    return Split(*(part[part >= 0] for part in graphs))  # without rows that could not be read
 
 
 def lacking(store: GraphStore, parts: Split) -> str | None:

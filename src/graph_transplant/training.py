@@ -31,6 +31,7 @@ from graph_transplant.errors import (
     check_choice,
     check_positive,
 )
+from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore, check_stores
 from graph_transplant.metrics import METRICS, deciding, defined
 from graph_transplant.nn import evaluating
@@ -412,10 +413,15 @@ def _generator(seed: int, *stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(_child(seed, *stream))
 
 
-def checked_weights(name: str, given: Any, graphs: int, remark: str = "") -> Tensor:
-    """Return sampling weights as float64 ``[graphs]``; raise if they cannot be used."""
+def checked_weights(name: str, given: Any, graphs: int, unread: int = 0) -> Tensor:
+    """Return sampling weights of graphs and unread rows, float64; raise if they cannot be used."""
     weights = as_numbers(name, given).detach().double().cpu()
-    if weights.shape != (graphs,) or not (weights >= 0).all() or not 0 < weights.sum() < math.inf:
+    if (
+        weights.shape != (graphs + unread,)
+        or not (weights >= 0).all()
+        or not 0 < weights.sum() < math.inf
+    ):
+        remark = f" and {count(unread, 'row')} that could not be read" if unread else ""
         raise GraphTransplantError(
             f"`{name}` must be one finite, non-negative number for each of the {graphs} graphs"
             f"{remark}, not all of them zero; got shape {list(weights.shape)}"

@@ -5,6 +5,7 @@ Slow imports are deferred: help, and errors about wrong names or paths, must not
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -13,7 +14,14 @@ from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 from graph_transplant import __version__
 from graph_transplant.cli.attack import attack
 from graph_transplant.cli.checks import check_arguments
-from graph_transplant.cli.common import BAD_INPUT, FAILED, INTERRUPTED, print_error, set_command
+from graph_transplant.cli.common import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    NO_READER,
+    print_error,
+    set_command,
+)
 from graph_transplant.cli.comparisons import across, compare, paper, report
 from graph_transplant.cli.lists import datasets, methods
 from graph_transplant.cli.models import explain, predict, show, train
@@ -51,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             set_command(words, {one.field_info.name: one.name for one in listed})
             check_arguments(name, bound)
         status: int | None = command(*bound.args, **bound.kwargs)
+        sys.stdout.flush()  # so that its errors are handled below
     except GraphTransplantError as problem:
         print_error(str(problem))
         return BAD_INPUT
@@ -61,6 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = f"unexpected argument {problem.unused_tokens[0]!r}"
         print_error(f"{said} (see {program} --help)")
         return BAD_INPUT
+    except BrokenPipeError:
+        # Python flushes the standard output again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO_READER
     except OSError as problem:
         print_error(str(problem))
         return FAILED

@@ -17,11 +17,14 @@ from rich.text import Text
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.progress import Display, Heartbeat, Plain, Reporter
 from graph_transplant.experiments.protocol import Record
+from graph_transplant.format import plain
 
 Number = TypeVar("Number", bound=float)
 
 # Exit status: invalid input, a failed trial or machine, Ctrl-C.
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+# As of a program that the system ends because nobody reads its output any more (`| head`).
+NO_READER = 141
 
 PIPE_WIDTH = 120  # columns of output that is not a terminal
 
@@ -123,12 +126,13 @@ def selection(select: bool) -> str:
 
 def print_error(message: str) -> None:
     """Print an error on one line, with parameters named as options."""
-    print("error: " + " ".join(in_options(message).split()), file=sys.stderr)
+    print("error: " + plain(" ".join(in_options(message).split())), file=sys.stderr)
 
 
 def note(text: str, style: str = "yellow") -> None:
     """Print a remark to standard error."""
-    Console(stderr=True, highlight=False).print(Text(in_options(text), style), soft_wrap=True)
+    shown = Text(plain(in_options(text), lines=True), style)
+    Console(stderr=True, highlight=False).print(shown, soft_wrap=True)
 
 
 def progress_display(then: Callable[[Record], None] = lambda record: None) -> Reporter:

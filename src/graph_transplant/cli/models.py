@@ -41,9 +41,16 @@ from graph_transplant.cli.data import (
 )
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.files import SKIPPED, folder_name, keep_inputs, write_atomically
-from graph_transplant.format import count
-from graph_transplant.known import check_data
+from graph_transplant.files import (
+    MODEL_FILES,
+    SKIPPED,
+    folder_name,
+    keep_inputs,
+    refuse_links,
+    write_atomically,
+)
+from graph_transplant.format import count, plain
+from graph_transplant.known import check_data, existing
 from graph_transplant.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -105,6 +112,7 @@ def train(
     }
     keep_inputs([data], [directory / SKIPPED, *files])
     directory.mkdir(parents=True, exist_ok=True)
+    refuse_links(directory, MODEL_FILES)
     write_skipped(store, directory / SKIPPED)
     tell_skipped(store, directory / SKIPPED)
     if fresh:
@@ -242,7 +250,7 @@ def predict(
     use_threads(threads)
     loaded = TrainedModel.load(model, device=device)
     options: dict[str, Any] = {"coverage": coverage, "batch_size": batch_size, "workers": workers}
-    options |= columns.given()
+    options |= {"note": note, **columns.given()}
     target = out or (STANDARD if data == STANDARD else "predictions.csv")
     errors = Console(stderr=True, highlight=False)
     with tempfile.TemporaryDirectory() as folder:
@@ -311,9 +319,10 @@ def given_data(
         raise GraphTransplantError(
             f"predict takes one input, unless the model is for molecules; got {len(words)}"
         )
-    if not molecules or Path(words[0]).exists():
+    if not molecules or existing(words[0]) is not None:
         return words[0]
     from graph_transplant.datasets import stream
+    from graph_transplant.datasets.rows import quoted
 
     (chunk,) = stream(words, featurizer=model.featurizer)
     if chunk.store is not None:
@@ -322,7 +331,8 @@ def given_data(
         check_data(words[0])
     except DataError:
         raise DataError(
-            f"{words[0]!r} is neither the name or path of data nor a molecule: {chunk.problems[1]}"
+            f"{quoted(words[0])} is neither the name or path of data nor a molecule: "
+            f"{chunk.problems[1]}"
         ) from None
     return words[0]
 
@@ -344,7 +354,9 @@ def standard_input(smiles: str | None, folder: Path) -> Path:
 def print_predictions(frame: pd.DataFrame) -> None:
     """Print predictions as a table, without empty columns."""
     shown = [name for name in frame if name != "row" and (frame[name].astype(str) != "").any()]
-    table = frame[shown].fillna({"prediction": ""})
+    table = frame[shown].fillna({"prediction": ""}).rename(columns=plain)
+    # Names of classes may come from elsewhere, with control characters that move the cursor.
+    table = table.map(lambda value: plain(value) if isinstance(value, str) else value)
     # Not with rich, which would wrap lines and read brackets in reasons as markup.
     print(table.to_string(index=False, float_format="{:.3g}".format, na_rep=""))
 
@@ -402,6 +414,7 @@ def explain(
             count=count,
             label=label,
             saliency=saliency,
+            note=note,
             **given,
         )
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,8 @@ import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count as count_from
 from pathlib import Path
@@ -295,6 +296,8 @@ def stream(
             for graph in graphs:
                 graph.y = torch.zeros(1, dtype=torch.long)
             options |= {"task": "multiclass", "num_outputs": 1, "label_names": None}
+        store, problems = _readable(source, options)
+        return _stream_store(store, rows_per_chunk, codec, skip_rows, problems)
     store = form.read(source, **options)
     if featurizer is not None and store.featurizer is not None:
         _check_kind(featurizer, store.featurizer.kind, store.name)
@@ -315,21 +318,67 @@ def _have_targets(graphs: Sequence[Data], codec: TargetCodec) -> bool:
     return whole and 0 <= int(y.min()) <= int(y.max()) < codec.num_outputs
 
 
+def _readable(graphs: list[Data], options: dict[str, Any]) -> tuple[GraphStore, dict[int, str]]:
+    """Read PyG graphs; return also why some cannot be read, by row number."""
+    try:
+        return GraphStore.from_pyg(graphs, **options), {}
+    except DataError:
+        # Each by itself, which takes long, to find out which they are.
+        widths: dict[int, tuple[int, int]] = {}
+        problems: dict[int, str] = {}
+        for row, graph in enumerate(graphs, start=1):
+            try:
+                alone = GraphStore.from_pyg([graph], **options)
+            except DataError as problem:
+                text = str(problem).removeprefix(f"{options.get('name') or 'graphs'}: ")
+                problems[row] = text.replace("graph 0", "the graph", 1)
+            else:
+                widths[row] = alone.num_node_features, alone.num_edge_features
+        if not widths:
+            raise
+        usual = Counter(widths.values()).most_common(1)[0][0]
+        for row, own in widths.items():
+            if own != usual:
+                problems[row] = (
+                    f"the graph has {count(own[0], 'node feature')} and "
+                    f"{count(own[1], 'edge feature')}; the others have {usual[0]} and {usual[1]}"
+                )
+        kept = [graph for row, graph in enumerate(graphs, start=1) if row not in problems]
+        return GraphStore.from_pyg(kept, **options), problems
+
+
 def _stream_store(
-    store: GraphStore, rows_per_chunk: int, codec: TargetCodec | None, skip_rows: int
+    store: GraphStore,
+    rows_per_chunk: int,
+    codec: TargetCodec | None,
+    skip_rows: int,
+    problems: Mapping[int, str] | None = None,
 ) -> Iterator[Chunk]:
-    for start in range(skip_rows, len(store), rows_per_chunk):
-        index = torch.arange(start, min(start + rows_per_chunk, len(store)))
+    problems = problems or {}
+    rows = len(store) + len(problems)
+    there = torch.tensor([row for row in range(1, rows + 1) if row not in problems])
+    for start in range(skip_rows, rows, rows_per_chunk):
+        end = min(start + rows_per_chunk, rows)
+        index = ((there > start) & (there <= end)).nonzero().flatten()
+        found = {row: problems[row] for row in range(start + 1, end + 1) if row in problems}
+        if not len(index):
+            ids = tuple(map(str, range(start + 1, end + 1)))
+            yield Chunk(start + 1, ids, ("",) * len(ids), None, found)
+            continue
         part = store.subset(index)
-        targets = {} if codec is None else dict(enumerate(codec.of_store(part), start + 1))
+        numbers = there[index].tolist()
+        targets = {} if codec is None else dict(zip(numbers, codec.of_store(part), strict=True))
         nothing = torch.zeros(len(index), dtype=torch.long)
         part = part.with_targets(nothing, task="multiclass", num_outputs=1)
-        ids = tuple(str(number + 1) for number in index.tolist())
+        ids = tuple(map(str, numbers))
         texts = ("",) * len(ids)
         if part.rows is not None:
             ids, texts = part.rows.ids, part.rows.texts
-        part.rows = Rows(index + 1, ids, texts)
-        yield Chunk(start + 1, ids, texts, part, {}, targets)
+        part.rows = Rows(there[index], ids, texts)
+        if found:
+            ids = tuple(map(str, range(start + 1, end + 1)))
+            texts = ("",) * len(ids)
+        yield Chunk(start + 1, ids, texts, part, found, targets)
 
 
 def _check_kind(featurizer: Featurizer | None, kind: str | None, given: object) -> None:

@@ -66,6 +66,8 @@ class Table:
     structures: str | None = None
     ids: str | None = None
     targets: tuple[str, ...] = ()
+    # Column of structures of formats in which columns have no names of their own.
+    unnamed: str | None = None
     # Grows while rows are read. A dictionary, so that a second pass does not repeat notes.
     notes: dict[str, None] = field(default_factory=dict)
     size: int | None = None  # of the file in bytes
@@ -228,7 +230,7 @@ def _smi(path: Path) -> Table:
         for found in cells():
             yield [found[place] if place < len(found) else "" for place in places], ""
 
-    return Table(str(path), name_of(path), columns, rows, ids="name", notes=notes)
+    return Table(str(path), name_of(path), columns, rows, ids="name", unnamed="smiles", notes=notes)
 
 
 def _sdf(path: Path) -> Table:
@@ -305,7 +307,7 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     texts = texts.set_axis([str(column).strip() for column in texts.columns], axis=1)
     where = name or "`data`"
     if y is None:
-        return replace(frame_table(texts, where, name or "molecules"), ids=ids)
+        return replace(frame_table(texts, where, name or "molecules"), ids=ids, unnamed=ids)
     if isinstance(y, str):
         raise DataError(
             f"`y` must be the targets themselves; name a column with `target`, not {y!r}"
@@ -325,7 +327,7 @@ def _texts_table(texts: Any, y: Any, name: str | None) -> Table:
     labels.columns = [f"{c} (y)" if c in texts.columns else str(c) for c in labels.columns]
     both = pd.concat([texts.reset_index(drop=True), labels.reset_index(drop=True)], axis=1)
     table = frame_table(both, where, name or "molecules")
-    return replace(table, ids=ids, targets=tuple(labels.columns))
+    return replace(table, ids=ids, unnamed=ids, targets=tuple(labels.columns))
 
 
 def _excel(path: Path) -> Table:

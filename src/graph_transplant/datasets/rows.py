@@ -59,6 +59,7 @@ class Chunk:
         problems: Why the other rows could not be read, by row number.
         targets: Encoded target of each row, or why it has none, by row number; empty without a
             codec.
+        notes: Remarks on how the input was read so far, such as on a guessed column.
     """
 
     first: int
@@ -67,6 +68,7 @@ class Chunk:
     store: GraphStore | None
     problems: Mapping[int, str]
     targets: Mapping[int, Target] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)

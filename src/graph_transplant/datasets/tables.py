@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
@@ -31,6 +32,7 @@ from graph_transplant.datasets.rows import (
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.format import count
 from graph_transplant.graphs import Featurizer, GraphStore, Skipped
+from graph_transplant.processes import set_up_worker
 
 
 def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) -> TableOptions:
@@ -50,7 +52,7 @@ def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) 
         targets=targets or table.targets,
     )
     if chosen.smiles is None and table.structures is None:
-        chosen = replace(chosen, smiles=_guessed(table))
+        chosen = replace(chosen, smiles=table.unnamed or _guessed(table, known.smiles))
     named = [("smiles", chosen.smiles), ("id", chosen.id)]
     for argument, name in named + [("target", name) for name in chosen.targets]:
         if name is not None:
@@ -58,17 +60,28 @@ def _chosen(table: Table, options: TableOptions, featurizer: Featurizer | None) 
     return chosen
 
 
-def _guessed(table: Table) -> str:
-    exact = [column for column in table.columns if column.casefold() in STRUCTURES]
-    found = exact or [column for column in table.columns if "smiles" in column.casefold()]
+def _guessed(table: Table, trained: str | None) -> str:
+    """Find the column of structures; ``trained`` is that of a model, which the table lacks."""
+    columns = table.columns
+    alike = [name for name in columns if trained and name.casefold() == trained.casefold()]
+    exact = [name for name in columns if name.casefold() in STRUCTURES]
+    every = [name for name in columns if name in exact or "smiles" in name.casefold()]
+    # A model's column may have another name here, but which one is not guessed from several.
+    found = alike or (every if trained else exact or every)
+    lacking = (
+        f"there is no column {quoted(trained)}, which the model was trained on" if trained else ""
+    )
     if len(found) == 1:
-        if not exact:
-            table.notes[f"Structures were read from the column {quoted(found[0])}."] = None
+        others = [name for name in every if name not in found]
+        if lacking or others or not exact:
+            note = f"Structures were read from the column {quoted(found[0])}"
+            reason = f": {lacking}" if lacking else f", not from {listed(others)}" if others else ""
+            table.notes[f"{note}{reason}."] = None
         return found[0]
     which = f"several of the columns ({listed(found)}) may" if found else "no column seems to"
     raise DataError(
-        f"{table.where}: {which} hold the structures; name the one that does with `smiles`. The "
-        f"columns are {listed(table.columns)}"
+        f"{table.where}: {lacking}{', and ' if lacking else ''}{which} hold the structures; name "
+        f"the one that does with `smiles`. The columns are {listed(columns)}"
     )
 
 
@@ -183,8 +196,9 @@ def _stream(
     for part, arrays in _in_order(parts, featurizer, arguments["workers"], table.size):
         ids, texts = [row.id for row in part], [row.text for row in part]
         chunk = chunk_of(arrays, featurizer, ids=ids, texts=texts, first=first, name=table.name)
+        chunk = replace(chunk, notes=tuple(table.notes))
         if chunk.store is not None:
-            chunk.store.notes = tuple(table.notes)
+            chunk.store.notes = chunk.notes
         if codec is not None:
             targets = {first + place: codec.encode(row.cells) for place, row in enumerate(part)}
             chunk = replace(chunk, targets=targets)
@@ -206,7 +220,12 @@ def _in_order(
             yield part, molecule_arrays(*task(part))
         return
     # Spawned, as forking a process with threads, such as those of torch, may hang.
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=get_context("spawn"),
+        initializer=set_up_worker,
+        initargs=(os.getpid(),),
+    )
     waiting: deque[tuple[list[_Row], Future[MoleculeArrays]]] = deque()
     try:
         while True:

@@ -35,9 +35,9 @@ from graph_transplant.errors import DataError, GraphTransplantError, check_choic
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import Trial
 from graph_transplant.experiments.trial import Finished, Job, remove_checkpoint, run_trial
-from graph_transplant.experiments.worker import set_up_worker
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import BUILT_IN, METRICS
+from graph_transplant.processes import set_up_worker
 from graph_transplant.ranks import EndedElsewhereError
 from graph_transplant.splits import prepare
 from graph_transplant.training import EpochLog
@@ -49,6 +49,8 @@ CHECKPOINTS = ".checkpoints"
 
 GRAPHS = ".graphs"
 """Subdirectory of a comparison for the file that workers read the data from."""
+
+GRAPHS_FILE = "graphs.safetensors"
 
 RETRIES = 2
 """Maximum number of retries of a trial whose worker was lost."""
@@ -172,11 +174,10 @@ def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
         return
     # A fixed name, so that the next comparison removes what a killed one left.
     folder = scratch / GRAPHS
-    path = folder / "graphs.safetensors"
+    path = folder / GRAPHS_FILE
     try:
         try:
-            if folder.exists():
-                shutil.rmtree(folder)
+            _remove_graphs(folder)
             store.save(path)
         except OSError as problem:
             raise GraphTransplantError(
@@ -185,7 +186,19 @@ def store_file(store: GraphStore, scratch: Path) -> Iterator[Path]:
             ) from problem
         yield path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # Windows cannot remove memory-mapped files
+        with suppress(OSError):  # Windows cannot remove memory-mapped files
+            _remove_graphs(folder)
+
+
+def _remove_graphs(folder: Path) -> None:
+    """Remove the file for workers, also that of a killed comparison, and nothing else."""
+    for path in folder.glob(f"{GRAPHS_FILE}*"):
+        if path.is_dir() and not path.is_symlink():  # a file that was being written
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    with suppress(OSError):  # not there, or not empty: the rest is not ours
+        folder.rmdir()
 
 
 @lru_cache(maxsize=1)
@@ -231,7 +244,7 @@ def run_in_worker(
 
 def _run_local(run: Run) -> None:
     if run.workers == 1:
-        shutil.rmtree(run.scratch / GRAPHS, ignore_errors=True)  # left by a killed comparison
+        _remove_graphs(run.scratch / GRAPHS)  # left by a killed comparison
         _run_here(run)
         return
     lost: Counter[Trial] = Counter()

@@ -30,7 +30,7 @@ from graph_transplant.experiments.protocol import (
     check_conditions,
     metric_of,
 )
-from graph_transplant.files import replace_file, try_lock
+from graph_transplant.files import COMPARISON_FILES, refuse_links, replace_file, try_lock
 from graph_transplant.metrics import METRICS
 from graph_transplant.settings import Settings
 
@@ -84,6 +84,7 @@ class RecordStore:
         """Lock the records and open them for appending."""
         with _explained(f"make the directory {self.directory}"):
             self.directory.mkdir(parents=True, exist_ok=True)
+            refuse_links(self.directory, COMPARISON_FILES)
         with _locked(self.directory):
             notice = self._move_aside() if fresh else None
             contents = self._contents()

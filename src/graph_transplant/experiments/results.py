@@ -36,6 +36,7 @@ from graph_transplant.experiments.verdict import (
     notes,
     verdict_of,
 )
+from graph_transplant.files import COMPARISON_FILES, refuse_links
 from graph_transplant.format import count
 from graph_transplant.metrics import METRICS
 from graph_transplant.recipes import MODELS
@@ -317,6 +318,8 @@ class Results:
             raise GraphTransplantError(
                 "`path` must name the page to write: these results have no directory"
             )
+        if path is None and self.directory is not None:
+            refuse_links(self.directory, COMPARISON_FILES)
         return write_report(self, Path(path) if path else Path(self.directory or "", "report.html"))
 
     def to_latex(self) -> str:

@@ -16,12 +16,21 @@ from graph_transplant.metrics import TASKS
 FORMAT: Final = 1
 FORMAT_NAME: Final = "graph-transplant model"
 FORMAT_LINE: Final = f"{FORMAT_NAME} {FORMAT}"
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 16 << 20
 
 _FIGURES: Final = {"*": (None, float)}
+_BIN: Final = {
+    **dict.fromkeys(("lower", "upper"), float),
+    **dict.fromkeys(("confidence", "accuracy"), (None, float)),
+    "count": int,
+}
+_EPOCH: Final = {
+    "epoch": int,
+    **dict.fromkeys(("train_loss?", "validation_loss?", "validation_score?"), (None, float)),
+}
 
 # The fields of model.json. Names with a question mark are optional, "*" is any name, a tuple lists
-# alternatives. Fields that are only displayed are not checked in depth.
+# alternatives.
 SCHEMA: Final[dict[str, Any]] = {
     "format": str,
     "version": str,
@@ -76,9 +85,11 @@ SCHEMA: Final[dict[str, Any]] = {
         "spread": (None, _FIGURES),
         "similarity": {"threshold": float, "justified": bool, "test": (None, _FIGURES)},
     },
-    "curve": list,
-    **dict.fromkeys(("reliability", "roc"), (None, dict)),
-    **dict.fromkeys(("confusion", "scatter"), (None, list)),
+    "curve": [_EPOCH],
+    "reliability": (None, {"before": [_BIN], "after": [_BIN]}),
+    "roc": (None, {"*": [[float]]}),
+    "confusion": (None, [[int]]),
+    "scatter": (None, [[float]]),
     "residual_90": (None, [(None, float)]),
 }
 
@@ -128,15 +139,29 @@ def _mismatch(document: Mapping[str, Any]) -> str:
     scale = document["target_scale"]
     if task not in TASKS or document["architecture"]["task"] != task:
         return f"`task` must be one of {', '.join(TASKS)}, and `architecture.task` the same"
+    if document["training"].get("ensemble", 1) < 1:
+        return "`training.ensemble` must be at least 1; got 0"
     if not document["temperature"] > 0:
         return f"`temperature` must be above 0; got {document['temperature']}"
     if (scale is not None) != (task == "regression"):
         return "`target_scale` must be given for regression and null otherwise"
     lists = {"label_names": document["label_names"], "residual_90": document["residual_90"]}
     lists |= {f"target_scale.{name}": values for name, values in (scale or {}).items()}
+    lists |= {f"confusion[{n}]": row for n, row in enumerate(document["confusion"] or ())}
+    lists["confusion"] = document["confusion"]
     for name, values in lists.items():
         if values is not None and len(values) != outputs:
             return f"`{name}` must have {outputs} entries, one per output; got {len(values)}"
+    pairs = {f"metrics.intervals.{k}": [v] for k, v in document["metrics"]["intervals"].items()}
+    pairs |= {"scatter": document["scatter"] or ()}
+    pairs |= {f"roc.{name}": curve for name, curve in (document["roc"] or {}).items()}
+    for name, found in pairs.items():
+        if not all(len(pair) == 2 for pair in found):
+            return f"`{name[:100]}` must hold pairs of numbers"
+    if not all(document["roc"].values() if document["roc"] else ()):
+        return "`roc` must hold no empty curve"
+    if not document["training"].get("best_epochs", True):
+        return "`training.best_epochs` must not be empty"
     return ""
 
 

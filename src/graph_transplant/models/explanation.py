@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
@@ -18,7 +18,7 @@ from graph_transplant.format import count as counted
 from graph_transplant.graphs import GraphStore, Skipped
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import TrainedModel
-from graph_transplant.models.predict import Predictions
+from graph_transplant.models.predict import Predictions, remarks, warn
 from graph_transplant.models.similarity import seen
 from graph_transplant.saliency import (
     EXPLAINING,
@@ -82,6 +82,7 @@ def explain(
     saliency: NodeSaliency | None = None,
     output: str | None = None,
     target: Any = None,
+    note: Callable[[str], None] = warn,
     **options: Any,
 ) -> list[Explanation]:
     """Find out which nodes influence a model's predictions, and in which direction.
@@ -99,6 +100,7 @@ def explain(
         output: Name of the class, label or value to explain. (default: the predicted class; the
             label with the highest probability; the first value)
         target: Columns with the true values. (default: as in the training data, if present)
+        note: Called with remarks on how the data were read. (default: warnings)
         **options: How the data are read; see :func:`~graph_transplant.load`.
 
     Example:
@@ -114,7 +116,7 @@ def explain(
     if output is not None:
         check_choice("output", output, first.label_names)
     found: list[Explanation] = []
-    for chunk in stream(data, **first.reading(target), **options):
+    for chunk in remarks(stream(data, **first.reading(target), **options), note):
         for row, reason in chunk.problems.items():
             raise DataError(f"row {row} cannot be read: {reason}")
         assert chunk.store is not None
@@ -141,6 +143,7 @@ def explain_rows(
     label: str | None = None,
     saliency: str | NodeSaliency = "gradient-x-activation",
     target: Any = None,
+    note: Callable[[str], None] = warn,
     **options: Any,
 ) -> ExplainedRows:
     """Explain some rows of anything that :func:`graph_transplant.load` takes.
@@ -176,14 +179,15 @@ def explain_rows(
     explained: dict[int, Explanation] = {}
     skipped: list[Skipped] = []
     last, skip = 0, wanted[0] - 1
-    for chunk in stream(
+    chunks = stream(
         data,
         skip_rows=skip,
         # Usually few rows are needed: read no more than those.
         rows_per_chunk=min(wanted[-1] - skip, _AT_ONCE),
         **first.reading(target),
         **options,
-    ):
+    )
+    for chunk in remarks(chunks, note):
         last = chunk.first + len(chunk) - 1
         skipped += [
             Skipped(row, chunk.ids[row - chunk.first], reason)

@@ -30,7 +30,6 @@ from graph_transplant.errors import (
     check_choice,
     check_spelling,
 )
-from graph_transplant.format import count
 from graph_transplant.graphs import GraphStore
 from graph_transplant.metrics import deciding, defined
 from graph_transplant.models.description import FORMAT_LINE, plain
@@ -49,7 +48,13 @@ from graph_transplant.settings import (
     scale_of,
     unused_edge_features,
 )
-from graph_transplant.splits import Split, lacking, missing_classes, split_for_training
+from graph_transplant.splits import (
+    Split,
+    graphs_of_rows,
+    lacking,
+    missing_classes,
+    split_for_training,
+)
 from graph_transplant.targets import TargetScale, as_targets
 from graph_transplant.tensorboard import TensorBoard
 from graph_transplant.training import EpochLog, checked_weights, evaluate, fit
@@ -97,6 +102,8 @@ def train(
         progress: Show a progress bar; by default if standard error is a terminal.
         callbacks: Called with every epoch's log.
         sample_weight: How likely each graph is to be drawn in training, relative to the others.
+            Like the numbers of a ``Split`` of your own, one for each row of the data as given, also
+            for rows that cannot be read; for a store, one for each of its graphs.
         forest: Also evaluate a random forest on the test graphs, for comparison.
         source: Name or path of the data, for the model card. (default: that given as ``data``, or
             the name of the graphs)
@@ -120,9 +127,10 @@ def train(
     store = load(data, **reading)
     if isinstance(data, str | Path):
         source = source or str(data)
+    # What is given per row counts the rows of the data as given, also those that cannot be read.
+    of_row = None if isinstance(data, GraphStore) else graphs_of_rows(store)
     if sample_weight is not None:
-        unread = f" ({count(len(store.skipped), 'row')} could not be read)" if store.skipped else ""
-        sample_weight = checked_weights("sample_weight", sample_weight, len(store), unread)
+        sample_weight = _weights(sample_weight, store, of_row)
     tell: Note = note or (lambda text: None)
     conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
     conv = automatic_model(store) if conv == "auto" else conv
@@ -144,6 +152,7 @@ def train(
         test=config.test,
         seed=config.seed,
         tell=tell,
+        of_row=of_row,
     )
     _check_parts(store, parts, split_name, tell)
     weights = class_weights(config.class_weight, store.subset(parts.train), store.output_names)
@@ -237,6 +246,16 @@ def train(
     trained = TrainedModel(network, temperature, scale, description)
     figures, reference = model_figures(trained, store, parts, chosen, forest=forest)
     return replace(trained, description=plain({**description, **figures}), reference=reference)
+
+
+def _weights(given: Any, store: GraphStore, of_row: Tensor | None) -> Tensor:
+    """Return sampling weights of the graphs, from one for each row that ``of_row`` has."""
+    if of_row is None:
+        return checked_weights("sample_weight", given, len(store))
+    weights = checked_weights("sample_weight", given, len(store), len(of_row) - len(store))
+    found = torch.empty(len(store), dtype=weights.dtype)
+    found[of_row[of_row >= 0]] = weights[of_row >= 0]
+    return found
 
 
 def member_checkpoint(path: str | Path, number: int) -> Path:

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import pandas as pd
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as tensors_of_bytes
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as tensors_as_bytes
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -25,7 +24,14 @@ from torch.overrides import TorchFunctionMode
 from graph_transplant import __version__
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
-from graph_transplant.files import check_model, replace_file, write_atomically, writing
+from graph_transplant.files import (
+    MODEL_FILES,
+    check_model,
+    refuse_links,
+    replace_file,
+    write_atomically,
+    writing,
+)
 from graph_transplant.graphs import Featurizer, GraphStore, check_stores
 from graph_transplant.models.description import (
     FORMAT_LINE,
@@ -45,6 +51,11 @@ DESCRIPTION: Final = "model.json"
 
 # Prefix of tensors that are not weights.
 _REFERENCE: Final = "reference."
+_REFERENCES: Final = tuple(field.name for field in fields(Reference))
+
+# Limits of the file of weights, which may come from elsewhere.
+MOST_BYTES: Final = 1 << 30
+MOST_TENSORS: Final = 100_000
 
 PREDICTED_ITEMS: Final = 1 << 14
 """Approximate number of nodes and edges per batch on a CPU, so that they stay in its caches."""
@@ -253,6 +264,11 @@ class TrainedModel:
         state = {name: value.cpu().contiguous() for name, value in state.items()}
         # A single entry: the order of several would not be deterministic.
         weights = tensors_as_bytes(state, {"format": "pt"})
+        if len(state) > MOST_TENSORS or len(weights) > MOST_BYTES:
+            raise GraphTransplantError(
+                f"a model of {len(state):,} tensors and {len(weights) >> 20:,} MiB is too large to "
+                f"save: at most {MOST_TENSORS:,} and {MOST_BYTES >> 20:,} MiB can be loaded again"
+            )
         document = plain(
             {
                 **self.description,
@@ -268,6 +284,7 @@ class TrainedModel:
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            refuse_links(folder, MODEL_FILES)
             replace_file(folder / WEIGHTS, weights)
             # Names from damaged files may hold lone surrogates, which UTF-8 cannot encode.
             replace_file(folder / DESCRIPTION, text.encode("utf-8", "replace"))
@@ -311,46 +328,94 @@ class _NoValues(TorchFunctionMode):
 def _tensors(
     description: Mapping[str, Any], path: Path
 ) -> tuple[GraphClassifier, Reference | None]:
-    """Load the network of a checked description, and its reference data, from a file."""
-    content = path.read_bytes()
+    """Load the network of a checked description, and its reference data, from a file.
+
+    Names and shapes are compared with the architecture before anything is read or built.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise DataError(f"{path} is larger than {MOST_BYTES >> 20} MiB, too large for a model")
     try:
-        state = tensors_of_bytes(content)
-    except (SafetensorError, ValueError, KeyError) as error:
+        with safe_open(str(path), framework="pt") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in _few(file.keys(), path)}
+            kept = {name: shapes.pop(f"{_REFERENCE}{name}", None) for name in _REFERENCES}
+            network = _without_values(description, shapes, path)
+            whole = all(shape is not None for shape in kept.values())
+            # Copied out of the mapped file, which may change later.
+            state = {name: file.get_tensor(name).clone() for name in shapes}
+            reference = None
+            if whole and "uncertainty" in description:
+                parts = {name: file.get_tensor(f"{_REFERENCE}{name}").clone() for name in kept}
+                reference = Reference(**parts)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        if isinstance(error, GraphTransplantError):
+            raise
         raise DataError(f"{path} cannot be read as safetensors: {error}") from None
-    named = [field.name for field in fields(Reference)]
-    kept = {name: state.pop(f"{_REFERENCE}{name}", None) for name in named}
-    config, members = description["architecture"], description["training"].get("ensemble", 1)
-    if config["layers"] * members > len(state):
-        raise DataError(f"{path} does not hold the {config['layers']} layers of {DESCRIPTION}")
-    try:
-        # The meta device allocates no memory: a forged width of 10^12 is harmless.
-        with torch.device("meta"), _NoValues():
-            networks = [GraphClassifier.from_config(config) for _ in range(members)]
-            network = networks[0] if members == 1 else Ensemble(networks)
-        types = {name: value.dtype for name, value in network.state_dict().items()}
-        network.load_state_dict(state, assign=True)
-    except (GraphTransplantError, RuntimeError, OverflowError, TypeError, IndexError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise DataError(
-            f"{path} does not fit the architecture in {DESCRIPTION}: {reason}"
-        ) from None
+    types = {name: value.dtype for name, value in network.state_dict().items()}
     for name, value in state.items():
         if value.dtype != types[name]:
             raise DataError(f"{path}: `{name}` must be {types[name]}; got {value.dtype}")
-        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        # Minimum and maximum need no further memory, and keep NaN.
+        ends = value.aminmax() if value.is_floating_point() and value.numel() else ()
+        if not all(bool(end.isfinite()) for end in ends):
             raise DataError(f"{path}: `{name}` holds a weight that is not a finite number")
-    if hashlib.sha256(content).hexdigest() != description.get("weights_sha256"):
+    network.load_state_dict(state, assign=True)
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest != description.get("weights_sha256"):
         raise DataError(
             f"{path} is not the file that {DESCRIPTION} was written with: one of the two was "
             "replaced or damaged"
         )
-    there = {name: value for name, value in kept.items() if value is not None}
-    if len(there) < len(named) or "uncertainty" not in description:
-        return network, None
-    reference = Reference(**there)
-    columns = 1 if network.task == "multiclass" else network.num_outputs
-    reference.check(str(path), columns, (network.in_features, network.edge_features))
+    if reference is not None:
+        columns = 1 if network.task == "multiclass" else network.num_outputs
+        reference.check(str(path), columns, (network.in_features, network.edge_features))
     return network, reference
+
+
+def _few(names: Sequence[str], path: Path) -> Sequence[str]:
+    if len(names) > MOST_TENSORS:
+        raise DataError(
+            f"{path} holds {len(names):,} tensors, too many for a model: at most {MOST_TENSORS:,}"
+        )
+    return names
+
+
+def _without_values(
+    description: Mapping[str, Any], shapes: Mapping[str, Sequence[int]], path: Path
+) -> GraphClassifier:
+    """Build the network of a description on the meta device, if the tensors of a file fit it."""
+    config, members = description["architecture"], description["training"].get("ensemble", 1)
+
+    def build() -> GraphClassifier:
+        # The meta device allocates no memory: a forged width of 10^12 is harmless.
+        with torch.device("meta"), _NoValues():
+            return GraphClassifier.from_config(config)
+
+    fits = f"does not fit the architecture in {DESCRIPTION}"
+    try:
+        one = build()
+    except (GraphTransplantError, RuntimeError, OverflowError, TypeError, IndexError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(f"{path} {fits}: {reason}") from None
+    wanted = {name: list(value.shape) for name, value in one.state_dict().items()}
+    if members != 1:
+        # Before the names of all members are listed: there may be a forged billion.
+        if members * len(wanted) != len(shapes):
+            raise DataError(
+                f"{path} {fits}: it holds {len(shapes):,} tensors, and {members:,} networks have "
+                f"{members * len(wanted):,}"
+            )
+        wanted = {f"members.{n}.{k}": v for n in range(members) for k, v in wanted.items()}
+    for name in {**wanted, **shapes}:
+        found = list(shapes[name]) if name in shapes else None
+        needed = wanted.get(name)
+        if found != needed:
+            words = ["missing" if each is None else f"of shape {each}" for each in (found, needed)]
+            raise DataError(
+                f"{path} {fits}: `{name[:100]}` is {words[0]} in the file and {words[1]} in the "
+                "architecture"
+            )
+    return one if members == 1 else Ensemble([one, *(build() for _ in range(members - 1))])
 
 
 def usable_device(device: str | torch.device) -> torch.device:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import Tensor
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import GraphTransplantError, check_in
-from graph_transplant.files import keep_inputs, replacing, writing
+from graph_transplant.files import keep_inputs, replacing, without_formulas, writing
 from graph_transplant.models.ensemble import members_of
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
 from graph_transplant.structures import LABELLED
@@ -113,6 +114,22 @@ class PredictionSummary:
         return self.rows - self.failed
 
 
+def warn(text: str) -> None:
+    """Show a remark on how data were read to a user of Python."""
+    warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def remarks(chunks: Iterable[Chunk], note: Callable[[str], None]) -> Iterator[Chunk]:
+    """Pass chunks on; call ``note`` once with each remark on how they were read."""
+    told: set[str] = set()
+    for chunk in chunks:
+        for text in chunk.notes:
+            if text not in told:
+                note(text)
+        told.update(chunk.notes)
+        yield chunk
+
+
 def prediction_frames(
     model: TrainedModel,
     data: Any,
@@ -121,6 +138,7 @@ def prediction_frames(
     coverage: float | None = None,
     batch_size: int | None = None,
     workers: int = 1,
+    note: Callable[[str], None] = warn,
     **options: Any,
 ) -> Iterator[pd.DataFrame]:
     """Predict an input in chunks; arguments are those of :func:`predict_table`."""
@@ -138,7 +156,7 @@ def prediction_frames(
         workers=workers,
         **options,
     )
-    for chunk in chunks:
+    for chunk in remarks(chunks, note):
         yield _frame(model, chunk, batch_size, coverage or COVERAGE)
 
 
@@ -153,8 +171,8 @@ def predict_table(
     """Predict every row of an input and write a CSV table, atomically.
 
     Its columns are those of :meth:`TrainedModel.predict
-    <graph_transplant.models.model.TrainedModel.predict>`. Ids are written unchanged: a spreadsheet
-    may interpret one that starts with ``=`` as a formula.
+    <graph_transplant.models.model.TrainedModel.predict>`. Texts that a spreadsheet would run as a
+    formula, such as an id ``=HYPERLINK(...)``, get an apostrophe before them.
 
     Args:
         model: The model.
@@ -162,7 +180,8 @@ def predict_table(
         out: Path of the table, or ``"-"`` for standard output.
         progress: Called with the number of rows done, after every chunk.
         **options: ``rows_per_chunk``; ``workers``, processes that read molecules; ``coverage`` and
-            ``batch_size`` as for ``TrainedModel.predict``; and how the data are read, see
+            ``batch_size`` as for ``TrainedModel.predict``; ``note``, called with remarks on how the
+            data were read (default: warnings); and how the data are read, see
             :func:`~graph_transplant.load`.
 
     Example:
@@ -185,7 +204,7 @@ def predict_table(
     def write(file: IO[bytes]) -> None:
         nonlocal rows, failed, larger, unlike
         for frame in chain([first], frames):
-            text = frame.to_csv(
+            text = without_formulas(frame).to_csv(
                 index=False, header=not rows, float_format="%.6g", lineterminator="\n"
             )
             # Names that were not UTF-8 may hold lone surrogates, which UTF-8 cannot encode.

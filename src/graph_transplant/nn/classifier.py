@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -61,6 +62,9 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 # Larger models are refused before they exhaust the memory.
 _MOST_PARAMETERS: Final = 1 << 31
+
+# Limits what a damaged or hostile file can ask for: a thousand layers are built in a second.
+MOST_LAYERS: Final = 1000
 
 # Layers that read edge attributes, and their counterparts without.
 _WITHOUT_EDGES: Final = {"gine": "gin", "gat-edge": "gat"}
@@ -187,6 +191,9 @@ class GraphClassifier(nn.Module):
         self.norm = check_choice("norm", norm, NORMS)
         check_at_least(1, layers=layers, hidden=hidden, num_outputs=num_outputs)
         check_at_least(0, input_layers=input_layers, walk=walk)
+        if max(layers, input_layers) > MOST_LAYERS:
+            name, count = max(("layers", layers), ("input_layers", input_layers), key=itemgetter(1))
+            raise GraphTransplantError(f"`{name}` must be at most {MOST_LAYERS}, got {count}")
         check_in("[0, 1)", dropout=dropout, layer_dropout=layer_dropout)
         if not in_features and max_degree is None:
             raise GraphTransplantError(

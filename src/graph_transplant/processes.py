@@ -1,4 +1,4 @@
-"""Set-up of worker processes; does not import torch, so that Ctrl-C is ignored at once."""
+"""Set-up of all worker processes; does not import torch, so that Ctrl-C is ignored at once."""
 
 from __future__ import annotations
 
