@@ -35,11 +35,16 @@ from graph_transplant.cli.data import (
     InputOptions,
     load_data,
     tell_skipped,
-    write_skipped,
 )
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.files import SKIPPED, folder_name, keep_inputs, write_atomically
+from graph_transplant.files import (
+    SKIPPED,
+    folder_name,
+    keep_inputs,
+    write_atomically,
+    write_skipped,
+)
 from graph_transplant.format import count
 from graph_transplant.known import check_data
 from graph_transplant.metrics import METRICS
@@ -99,7 +104,7 @@ def train(
     }
     keep_inputs([data], [directory / SKIPPED, *files])
     directory.mkdir(parents=True, exist_ok=True)
-    write_skipped(store, directory / SKIPPED)
+    write_skipped(store.skipped, directory / SKIPPED)
     tell_skipped(store, directory / SKIPPED)
     if fresh:
         remove_checkpoints(checkpoint)
@@ -420,7 +425,7 @@ def show(
 
     store = load_data(data, columns)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_skipped(store, skipped)
+    write_skipped(store.skipped, skipped)
     tell_skipped(store, skipped)
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed)
     write_atomically(out, render_gallery(gallery))

@@ -22,7 +22,7 @@ from graph_transplant.datasets.duplicates import duplicate_groups, find_duplicat
 from graph_transplant.datasets.rows import Chunk, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
 from graph_transplant.format import listed
-from graph_transplant.graphs import Featurizer, GraphStore, Rows
+from graph_transplant.graphs import Featurizer, GraphStore, Origin, Rows
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
 
@@ -184,6 +184,9 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     """
     form, source = _input(data, root, options)
     store = form.read(source, **options)
+    if isinstance(data, str | Path):
+        place = {} if root is None else {"root": root}
+        store.origin = Origin(str(data), {**options, **place})
     if form.own:
         store.find_duplicates = find_duplicates
     # Notes count duplicates, and finding these takes time.

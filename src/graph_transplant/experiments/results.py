@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
+from graph_transplant.experiments.calls import Call, read_calls
 from graph_transplant.experiments.predictions import TrialPredictions, path_of, read_predictions
 from graph_transplant.experiments.protocol import (
     BASELINE,
@@ -24,7 +25,7 @@ from graph_transplant.experiments.protocol import (
     score,
 )
 from graph_transplant.experiments.records import LISTS, OBJECTS, RecordStore
-from graph_transplant.experiments.selection import select
+from graph_transplant.experiments.selection import method_key, select
 from graph_transplant.experiments.statistics import Paired, holm, paired_test
 from graph_transplant.experiments.verdict import (
     EQUAL_WITHIN,
@@ -95,6 +96,7 @@ class Results:
             lies within this distance of zero; 0.01 is one point.
         group: Group of all trials; by default they are divided into groups.
         outputs: Predictions of trials, where they are not in files of the directory.
+        calls: The calls that made the records, the latest last; none if they are not known.
 
     Example:
         >>> import graph_transplant as gt
@@ -113,6 +115,7 @@ class Results:
     equal_within: float = EQUAL_WITHIN
     group: Group | None = None
     outputs: Mapping[Trial, TrialPredictions] = field(default_factory=dict)
+    calls: Sequence[Call] = ()
 
     def __post_init__(self) -> None:
         check_in("[0, 1)", equal_within=self.equal_within)
@@ -276,6 +279,21 @@ class Results:
             if one == rivals[0] != self.reference and not math.isnan(means[name])
         ]
 
+    def call_of(self, group: Group) -> Call | None:
+        """The latest call that asked for trials of a group; ``None`` if it is not known."""
+        return next((call for call in reversed(self.calls) if call.asked.covers(group)), None)
+
+    def asked(self, group: Group) -> set[str] | None:
+        """The methods that the latest call asked for in a group; ``None`` if that is not known.
+
+        Other methods of the group are left over from earlier calls.
+        """
+        call = self.call_of(group)
+        if call is None:
+            return None
+        named = self.selection != "none"
+        return {method_key(name) if named else name for name in call.asked.methods}
+
     def check(self) -> None:
         """Raise if selection leaves nothing to report."""
         if not self.groups:
@@ -362,7 +380,13 @@ def read_results(
     records = RecordStore(directory).read()
     if not records:
         raise GraphTransplantError(f"there are no records in {directory}")
-    return Results(records, selection, directory=directory, equal_within=equal_within)
+    return Results(
+        records,
+        selection,
+        directory=directory,
+        equal_within=equal_within,
+        calls=read_calls(directory),
+    )
 
 
 # -------------------------------------------------------------------- one row per trial
