@@ -52,6 +52,9 @@ OBJECTS: Final = ("calibrated", "cost", "saliency", "samples", "sizes", "test", 
 LISTS: Final = ("curve", "attacked", "reliability", "reliability_calibrated", "saliency_curve")
 """Fields with a list of such objects."""
 
+MACHINE: Final[Mapping[str, type]] = {"processor": str, "threads": int}
+"""What times depend on; not in records of earlier versions."""
+
 NUMBER: Final = int | float | None
 """Type of a measured number; undefined ones are null."""
 
@@ -253,6 +256,10 @@ def _check(record: Any) -> None:
     noise, fraction = Condition.of(record)
     check_conditions([noise], [fraction])
     _check_type("majority", record.get("majority"), NUMBER)
+    machine = record.get("machine", {})
+    _check_type("machine", machine, dict)
+    for name, type_ in MACHINE.items() if machine else ():
+        _check_type(f"machine.{name}", machine.get(name), type_)
     for name in OBJECTS:
         _check_numbers(name, record.get(name) or {})
     for name in LISTS:

@@ -24,7 +24,7 @@ from graph_transplant.experiments.protocol import (
     one_split,
     score,
 )
-from graph_transplant.experiments.records import LISTS, OBJECTS, RecordStore
+from graph_transplant.experiments.records import LISTS, MACHINE, OBJECTS, RecordStore
 from graph_transplant.experiments.selection import method_key, select
 from graph_transplant.experiments.statistics import Paired, holm, paired_test
 from graph_transplant.experiments.verdict import (
@@ -419,6 +419,7 @@ def _row(record: Record) -> dict[str, Any]:
         "epochs": record.get("epochs"),
         "best_epoch": record.get("best_epoch"),
         "seconds": record["seconds"],
+        **{name: record.get("machine", {}).get(name) for name in MACHINE},
         "processor_seconds": (record.get("cost") or {}).get("fit_seconds"),
         "train_graphs": sizes["train"],
         "left_out_graphs": sizes.get("left_out", 0),
@@ -447,6 +448,7 @@ _LEADING = (
 _TEXT = ("data", "model", "method", "metric", "chosen", "split", "finding")
 _COMPARED = (
     *("difference", "ci_low", "ci_high", "p_value", "p_holm", "effect", "seconds_mean", "pairs"),
+    "seconds_median",
     *("folds", "repeats", "chosen", "split", "label_noise", "train_fraction"),
     *("detectable", "pairs_needed", "finding"),
 )
@@ -487,6 +489,7 @@ def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
             "finding": "",
             **tests.get(name, {}),
             "seconds_mean": took.fillna(own["seconds"]).mean(),
+            "seconds_median": took.fillna(own["seconds"]).median(),
             "folds": first["folds"],
             "repeats": own["repeat"].nunique(),
             "chosen": _choice(own),

@@ -36,7 +36,7 @@ def warm_up(key: Any, work: Callable[[GraphStore, GraphStore], Any], *parts: Gra
         for part in parts
     ]
     # Work that fails on so few graphs may succeed on all; otherwise the trial fails and says why.
-    with suppress(Exception):
+    with suppress(Exception), torch.random.fork_rng(devices=[]):
         work(*few)
 
 

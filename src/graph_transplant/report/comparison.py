@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.classical import CLASSICAL
@@ -235,7 +236,16 @@ def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
         ("train : validation : test", " : ".join(parts)),
         ("trials", f"{len(frame):,}"),
         ("training time", duration(float(seconds))),
+        *_machines(frame),
     ]
+
+
+def _machines(frame: pd.DataFrame) -> list[tuple[str, object]]:
+    """Processors that times were measured on; nothing if no record names one."""
+    known = frame[["processor", "threads"]].dropna().drop_duplicates()
+    names = [f"{name}, {count(int(threads), 'thread')}" for name, threads in known.to_numpy()]
+    names += ["unknown"] if names and frame["processor"].isna().any() else []
+    return [(f"processor{'s' if len(names) > 1 else ''}", "; ".join(names))] if names else []
 
 
 def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, str]]:
