@@ -44,7 +44,7 @@ from graph_transplant.experiments.engines import (
     group_size,
     run_trials,
 )
-from graph_transplant.experiments.predictions import path_of, read_predictions
+from graph_transplant.experiments.predictions import predictions_of
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import (
     Condition,
@@ -326,9 +326,8 @@ def compare(
             begin,
         )
         if out is None:  # the files are about to go
-            trials = map(Trial.of_record, records)
-            kept = {trial: read_predictions(path_of(Path(folder), trial)) for trial in trials}
-            results = replace(results, outputs={k: v for k, v in kept.items() if v is not None})
+            kept = {trial: predictions_of(Path(folder), trial) for trial in wanted}
+            results = replace(results, outputs=kept.get)
     results = replace(results, records=records)
     if results.directory is not None:
         results = replace(results, calls=read_calls(results.directory))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ import pandas as pd
 
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
 from graph_transplant.experiments.calls import Call, read_calls
-from graph_transplant.experiments.predictions import TrialPredictions, path_of, read_predictions
+from graph_transplant.experiments.predictions import TrialPredictions, predictions_of
 from graph_transplant.experiments.protocol import (
     BASELINE,
     Condition,
@@ -95,7 +95,8 @@ class Results:
         equal_within: Two methods are practically equal if the 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
         group: Group of all trials; by default they are divided into groups.
-        outputs: Predictions of trials, where they are not in files of the directory.
+        outputs: Returns the predictions of a trial, if they were kept. (default: reads those in
+            the directory)
         calls: The calls that made the records, the latest last; none if they are not known.
 
     Example:
@@ -114,11 +115,14 @@ class Results:
     directory: Path | None = None
     equal_within: float = EQUAL_WITHIN
     group: Group | None = None
-    outputs: Mapping[Trial, TrialPredictions] = field(default_factory=dict)
+    outputs: Callable[[Trial], TrialPredictions | None] | None = None
     calls: Sequence[Call] = ()
 
     def __post_init__(self) -> None:
         check_in("[0, 1)", equal_within=self.equal_within)
+        if self.outputs is None and self.directory is not None:
+            # Parts of these results have no directory.
+            object.__setattr__(self, "outputs", partial(predictions_of, self.directory))
 
     def __repr__(self) -> str:
         finding = f": {self.verdict}" if self.records else ""
@@ -174,9 +178,7 @@ class Results:
         for record in self.chosen:
             chosen = record.get("chosen", {})
             trial = Trial.of_record(record | chosen)
-            kept = self.outputs.get(trial)
-            if kept is None and self.directory is not None:
-                kept = read_predictions(path_of(self.directory, trial))
+            kept = self.outputs(trial) if self.outputs else None
             if kept is not None:
                 parts.append(kept.table().assign(**_identity(record)))
         if not parts:
