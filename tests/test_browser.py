@@ -265,7 +265,7 @@ COLUMNS = (
     ("Accuracy, %", "score_mean", True),
     ("Difference, points", "difference", True),
     ("p", "p_holm", False),
-    ("Time", "seconds_mean", False),
+    ("Time", "seconds_median", False),
 )
 
 

@@ -137,6 +137,29 @@ def test_records_without_predictions_stay_valid_and_continue(tmp_path: Path) -> 
     assert gt.read_results(tmp_path).predictions().shape == again.predictions().shape
 
 
+def test_a_group_of_results_has_its_predictions(tmp_path: Path) -> None:
+    options = {"methods": "vanilla", "layers": [1, 2], "train_fraction": 0.2, **GIVEN}
+    there = gt.compare("motifs", out=tmp_path, **options)
+    for results in (there, gt.read_results(tmp_path), gt.compare("motifs", **options)):
+        every = results.predictions()
+        assert set(every["layers"]) == {1, 2}
+        for group, part in results.groups.items():
+            own = every[every["layers"] == group.layers].reset_index(drop=True)
+            pd.testing.assert_frame_equal(part.predictions(), own)
+            assert len(own)
+
+
+def test_workers_know_the_rows_of_a_table(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    found = []
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        options = {"target": "y", "methods": "vanilla", "workers": workers, "out": out, **TABLE}
+        found.append(gt.compare(molecules("value"), **options).predictions())
+    pd.testing.assert_frame_equal(*found)
+    assert (found[0]["row"] == found[0]["graph"] + 1).all()
+
+
 def test_starting_over_keeps_predictions_beside_their_records(tmp_path: Path) -> None:
     for number in range(3):
         with RecordStore(tmp_path).writing(IDENTITY, SETTINGS, fresh=True) as writer:

@@ -222,6 +222,31 @@ def test_records_of_other_numerics_can_be_read_and_are_not_added_to(tmp_path: Pa
         assert not writer.records
 
 
+@pytest.mark.parametrize(
+    ("change", "numbers"),
+    [
+        ({"settings": {"numerics": NUMERICS + 1}}, f"numerics {NUMERICS + 1}, here {NUMERICS}"),
+        # Whatever else a later format changes.
+        ({"format": 2, "settings": {}, "sizes": 3}, "format 2, here 1"),
+    ],
+)
+def test_records_of_a_newer_version_are_refused_by_name(
+    change: dict[str, Any], numbers: str, tmp_path: Path
+) -> None:
+    newer = record(0) | change
+    newer["settings"] = record(0)["settings"] | newer["settings"] | {"version": "7.1"}
+    (tmp_path / "records.jsonl").write_bytes(record_line(newer))
+    message = rf"line 1 was made by graph-transplant 7\.1 \({numbers}\), which is newer .*upgrade"
+    with pytest.raises(GraphTransplantError, match=message):
+        RecordStore(tmp_path).read()
+    with (
+        pytest.raises(GraphTransplantError, match=message),
+        RecordStore(tmp_path).writing(IDENTITY, SETTINGS),
+    ):
+        pass
+    assert (tmp_path / "records.jsonl").read_bytes() == record_line(newer)
+
+
 def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
     tmp_path: Path,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from graph_transplant.cli.data import DataOptions
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import across
+from graph_transplant.experiments.calls import READING, Asked, Call
 from graph_transplant.experiments.results import Results
 from graph_transplant.figures import FIGURES, Chart, networks
 from graph_transplant.report import notebook_html, render_across, render_report, write_report
@@ -32,6 +33,11 @@ from made_up import (
 from page_samples import NASTY, Page, check_harmless, check_self_contained, golden, rich
 
 COMMAND = "graph-transplant compare toy --methods vanilla,unsure --folds 5 --repeats 1"
+TOY = Call(
+    "toy",
+    options={"methods": ["vanilla", "unsure"]},
+    asked=Asked(("vanilla", "unsure"), ("gcs",), (3,)),
+)
 
 
 def two(**changes: object) -> list[dict]:
@@ -73,52 +79,48 @@ def test_the_table_has_five_columns_and_says_what_they_mean() -> None:
 
 
 def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
-    (tmp_path / "commands.txt").write_text(f"{COMMAND}\n", encoding="utf-8")
     records = made_up("vanilla", PLAIN) + made_up("unsure", [0.62, 0.65, 0.78, 0.56, 0.69])
-    results = Results(records, directory=tmp_path)
+    results = Results(records, calls=[TOY])
     (verdict,) = results.verdicts.values()
     assert f"About {verdict.repeats} repeats" in verdict.next
     page = Page(render_report(results))
-    wanted = COMMAND.replace("--repeats 1", f"--repeats {verdict.repeats}")
+    wanted = f"graph-transplant compare toy --methods vanilla,unsure --repeats {verdict.repeats}"
     assert f"{verdict.next} {wanted}" in page.text
-    joined = COMMAND.replace("--repeats 1", "--repeats=1")
-    (tmp_path / "commands.txt").write_text(f"{joined}\n", encoding="utf-8")
-    assert "--repeats=1 " not in Page(render_report(results)).text.partition("Repeat it")[0]
     assert "What next" in page.text
     assert "graph-transplant train toy --recipe paper --model gcs --method vanilla" in page.text
-    # The command of the records is shown as it was noted; without the file there is none.
-    assert f" {COMMAND} " in page.text
+    assert f" {TOY.compare()} " in page.text.partition("Repeat it")[2]
+    # Of earlier versions, the commands are shown as they were noted; without a note there is none.
+    (tmp_path / "commands.txt").write_text(f"{COMMAND}\n", encoding="utf-8")
+    noted = page_of(records, directory=tmp_path).text
+    assert f" {COMMAND} " in noted.partition("Repeat it")[2]
+    assert "graph-transplant" not in noted.partition("What next")[2].partition("Repeat it")[0]
     assert "graph-transplant compare" not in page_of(records).text
 
 
 def test_what_next_after_a_gain_is_to_train_with_the_best() -> None:
-    page = page_of(two(source="my data; rm -rf $HOME.csv"))
+    odd = replace(TOY, data="my data; rm -rf $HOME.csv")
     train = "graph-transplant train 'my data; rm -rf $HOME.csv' --recipe paper --model gcs"
-    assert f"{train} --method drop-nodes" in page.text
+    assert f"{train} --method drop-nodes" in page_of(two(), calls=[odd]).text
     # The command line does not know methods and networks of one's own.
     own = made_up("vanilla", PLAIN) + made_up("mine", BETTER)
     for records in (own, [record | {"model": "net"} for record in two()]):
-        assert "graph-transplant train" not in page_of(records).text
+        assert "graph-transplant train" not in page_of(records, calls=[TOY]).text
     alone = page_of(made_up("vanilla", PLAIN))
     assert "Add another method to compare." in alone.text
     assert "vanilla reaches a mean accuracy of 58.0 % on toy" in alone.text
 
 
-def test_what_next_reads_the_data_as_the_comparison_did(tmp_path: Path) -> None:
-    command = "graph-transplant compare t.csv --smiles 'my mol' --target=y --epochs 3 --id a,b"
-    command += " --balance"
-    (tmp_path / "commands.txt").write_text(f"{command}\n", encoding="utf-8")
-    page = Page(render_report(Results(two(source="t.csv"), directory=tmp_path)))
-    wanted = "train t.csv --smiles 'my mol' --target=y --id a,b --balance --recipe paper --model"
-    assert wanted in page.text
-    every = " ".join(
-        f"--{option.name.replace('_', '-')}" + (" x" if option.default is None else "")
-        for option in fields(DataOptions)
-    )
-    (tmp_path / "commands.txt").write_text(f"graph-transplant compare t.csv {every}\n")
-    deep = [record | {"layers": 4} for record in two(source="t.csv")]
-    carried = Page(render_report(Results(deep, directory=tmp_path))).text
-    assert f"train t.csv {every} --recipe paper --model gcs --layers 4 --method drop" in carried
+def test_what_next_trains_as_the_comparison_did() -> None:
+    reading = {"smiles": "my mol", "target": "y", "id": "a,b", "largest_fragment": True}
+    options = {"epochs": 100, "balance": True, "readout": "sum", "metric": "accuracy"}
+    call = replace(TOY, data="t.csv", reading=reading, options=options)
+    deep = [record | {"layers": 4} for record in two()]
+    asked = replace(TOY.asked, layers=(4,))
+    text = page_of(deep, calls=[replace(call, asked=asked)]).text
+    read = "train t.csv --smiles 'my mol' --target y --id a,b --largest-fragment"
+    how = "--recipe paper --model gcs --layers 4 --method drop-nodes --epochs 100 --split random"
+    assert f"{read} {how} --balance --readout sum --metric accuracy" in text
+    assert {option.name for option in fields(DataOptions)} == set(READING)
 
 
 def test_one_harder_condition_is_told_in_whole() -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
@@ -149,6 +149,19 @@ def keep_inputs(read: Iterable[Any], written: Iterable[Path]) -> None:
             raise GraphTransplantError(
                 f"`out` would overwrite {source}, which is an input; choose another path"
             )
+
+
+def write_skipped(skipped: Sequence[tuple[int, str, str]], path: Path) -> None:
+    """Write the skipped rows to a table, or remove that of an earlier run if there are none."""
+    import pandas as pd
+
+    if not skipped:
+        path.unlink(missing_ok=True)
+        return
+    table = pd.DataFrame(skipped, columns=["row", "id", "reason"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = without_formulas(table).to_csv(index=False, lineterminator="\n")
+    write_atomically(path, text)
 
 
 def check_model(folder: Path, *names: str) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.experiments.calls import torchrun_words
 from graph_transplant.experiments.progress import Display, Heartbeat, Plain, Reporter
 from graph_transplant.experiments.protocol import Record
 from graph_transplant.format import plain
@@ -47,10 +48,7 @@ def repeated_command() -> str:
     if not {"torchrun", "--engine=torchrun"} & set(words) or not processes:
         return shlex.join(["graph-transplant", *words])
     count = os.environ.get("LOCAL_WORLD_SIZE", processes)
-    nodes = ["--nnodes", str(int(processes) // int(count))] if count != processes else []
-    return shlex.join(
-        ["torchrun", "--nproc-per-node", count, *nodes, "-m", "graph_transplant", *words]
-    )
+    return shlex.join([*torchrun_words(int(processes), int(count)), *words])
 
 
 def in_options(message: str) -> str:

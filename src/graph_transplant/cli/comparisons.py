@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from graph_transplant.cli.common import (
     print_error,
     print_files,
     progress_display,
-    repeated_command,
     resumable,
     selection,
     split_list,
@@ -29,9 +27,8 @@ from graph_transplant.cli.data import (
     DataOptions,
     load_data,
     tell_skipped,
-    write_skipped,
 )
-from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
+from graph_transplant.files import SKIPPED, write_atomically
 from graph_transplant.format import capital, listed, p_value
 from graph_transplant.metrics import deciding
 
@@ -144,7 +141,6 @@ def compare(
         "attack": split_numbers("attack", attack, float) if attack else [],
         "label_noise": split_numbers("label_noise", label_noise, float),
         "train_fraction": split_numbers("train_fraction", train_fraction, float),
-        "source": data,
     }
 
     from graph_transplant.experiments.compare import compare as run
@@ -163,25 +159,14 @@ def compare(
         directories.append(directory)
         tell_skipped(store, directory / SKIPPED)
 
-        @cache
-        def begin() -> None:
-            # Only after the first trial: a rejected comparison must not change files.
-            write_skipped(store, directory / SKIPPED)
-            path, command = directory / COMMANDS, repeated_command()
-            before = path.is_file() and not fresh
-            known = path.read_text("utf-8").splitlines() if before else []
-            if command not in known:
-                write_atomically(path, "".join(f"{line}\n" for line in [*known, command]))
-
         def log(record: Record) -> None:
-            begin()
             if tensorboard is not None:
                 write_record(record, tensorboard)
 
         results = run(store, **asked | {"out": directory, "reporter": progress_display(log)})
         for record in results.records:  # including those of earlier runs
             log(record)
-        results.report()
+        results.check()
         print_results(results)
         return 0
 

@@ -73,21 +73,6 @@ def load_data(data: str, options: DataOptions) -> GraphStore:
         return load(data, **options.given())
 
 
-def write_skipped(store: GraphStore, path: Path) -> None:
-    """Write the skipped rows to a table, or remove that of an earlier run if there are none."""
-    import pandas as pd
-
-    from graph_transplant.files import without_formulas, write_atomically
-
-    if not store.skipped:
-        path.unlink(missing_ok=True)
-        return
-    table = pd.DataFrame(store.skipped, columns=["row", "id", "reason"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = without_formulas(table).to_csv(index=False, lineterminator="\n")
-    write_atomically(path, text)
-
-
 def tell_skipped(store: GraphStore, path: Path) -> None:
     """Print the notes and the skipped rows, which ``path`` lists."""
     for text in store.notes:

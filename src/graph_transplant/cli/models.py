@@ -37,7 +37,6 @@ from graph_transplant.cli.data import (
     InputOptions,
     load_data,
     tell_skipped,
-    write_skipped,
 )
 from graph_transplant.config import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -48,6 +47,7 @@ from graph_transplant.files import (
     keep_inputs,
     refuse_links,
     write_atomically,
+    write_skipped,
 )
 from graph_transplant.format import count, plain
 from graph_transplant.known import check_data, existing
@@ -113,7 +113,7 @@ def train(
     keep_inputs([data], [directory / SKIPPED, *files])
     directory.mkdir(parents=True, exist_ok=True)
     refuse_links(directory, MODEL_FILES)
-    write_skipped(store, directory / SKIPPED)
+    write_skipped(store.skipped, directory / SKIPPED)
     tell_skipped(store, directory / SKIPPED)
     if fresh:
         remove_checkpoints(checkpoint)
@@ -454,7 +454,7 @@ def show(
 
     store = load_data(data, columns)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_skipped(store, skipped)
+    write_skipped(store.skipped, skipped)
     tell_skipped(store, skipped)
     gallery = mixtures(store, method=method, count=count, epochs=epochs, seed=seed)
     write_atomically(out, render_gallery(gallery))

@@ -29,7 +29,7 @@ from graph_transplant.errors import (
     check_at_least,
 )
 from graph_transplant.format import count, listed
-from graph_transplant.graphs import Featurizer, GraphStore, Rows
+from graph_transplant.graphs import Featurizer, GraphStore, Origin, Rows
 from graph_transplant.graphs.pyg import is_pyg
 from graph_transplant.known import KNOWN, DatasetInfo, existing, is_name, known_names, not_found
 
@@ -194,6 +194,9 @@ def load(data: Loadable, root: str | Path | None = None, **options: Any) -> Grap
     """
     form, source = _input(data, root, options)
     store = form.read(source, **options)
+    if isinstance(data, str | Path):
+        place = {} if root is None else {"root": root}
+        store.origin = Origin(str(data), {**options, **place})
     if form.own:
         store.find_duplicates = find_duplicates
     # Notes count duplicates, and finding these takes time.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,14 @@ from graph_transplant.errors import (
     check_choice,
     check_spelling,
 )
+from graph_transplant.experiments.calls import (
+    CALLS,
+    Asked,
+    Call,
+    read_calls,
+    remember_call,
+    split_plain,
+)
 from graph_transplant.experiments.checks import check_protocol, check_training
 from graph_transplant.experiments.engines import (
     CHECKPOINTS,
@@ -36,7 +45,7 @@ from graph_transplant.experiments.engines import (
     group_size,
     run_trials,
 )
-from graph_transplant.experiments.predictions import path_of, read_predictions
+from graph_transplant.experiments.predictions import predictions_of
 from graph_transplant.experiments.progress import Reporter
 from graph_transplant.experiments.protocol import (
     Condition,
@@ -50,7 +59,13 @@ from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import SELECTIONS, method_key
 from graph_transplant.experiments.trial import Finished, Job, Own, remove_checkpoint
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
-from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
+from graph_transplant.files import (
+    COMMANDS,
+    SKIPPED,
+    keep_inputs,
+    write_atomically,
+    write_skipped,
+)
 from graph_transplant.graphs import GraphStore
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
@@ -76,7 +91,7 @@ DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
 
 MOLECULE_RIVALS = ("forest", "majority")
 
-WRITTEN = (SKIPPED, "summary.csv", COMMANDS, "report.html")
+WRITTEN = (SKIPPED, "summary.csv", COMMANDS, CALLS, "report.html")
 """Files that a comparison replaces in its directory."""
 
 CLASSICAL_GROUP = "classical"
@@ -170,9 +185,10 @@ def compare(
         engine: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``, which runs one trial
             at a time on all processes.
         address: Address of the Ray cluster. (default: one is started on this machine)
-        out: Directory for ``records.jsonl`` and ``summary.csv``. (default: a temporary directory)
+        out: Directory for records, table, report and commands. (default: a temporary directory)
         fresh: Start over; existing records are kept under another name.
-        source: How the data set was specified, for commands in reports. (default: its name)
+        source: Name or path of the data, for records and commands. (default: that given as ``data``
+            or to :func:`~graph_transplant.load`, or the name of the graphs)
         reporter: Receives progress events.
         callbacks: Called after every epoch of a trial that runs in this process.
         **reading: How the data are read, such as ``target``; see :func:`~graph_transplant.load`.
@@ -184,6 +200,7 @@ def compare(
         >>> len(results.frame)
         6
     """
+    arguments = dict(locals())
     # Created first, so that invalid arguments raise before anything runs.
     results = Results(
         [], select, directory=None if out is None else Path(out), equal_within=equal_within
@@ -193,6 +210,9 @@ def compare(
     if results.directory is not None:
         keep_inputs([data, source], [results.directory / name for name in WRITTEN])
     store = load(data, **reading)
+    origin = store.origin
+    if results.directory is not None and origin is not None:
+        keep_inputs([origin.data], [results.directory / name for name in WRITTEN])
     if methods is None:
         methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
     own = Own(_own_methods(methods), _own_models(model))
@@ -276,13 +296,27 @@ def compare(
         # Fold by fold; the sort is stable.
         key=lambda trial: (trial.repeat, trial.fold),
     )
+    call = _call_of(
+        arguments,
+        origin.data if source is None and origin is not None else source,
+        reading if origin is None else origin.reading,
+        Asked((*rivals, *chosen), tuple(models), tuple(depths), noises, fractions),
+    )
+    results = replace(results, calls=(call,))
+
+    def begin() -> None:
+        # Only after the first trial: a rejected comparison must not change files.
+        if results.directory is not None:
+            write_skipped(store.skipped, results.directory / SKIPPED)
+            remember_call(results.directory, call, fresh=fresh)
+
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with place as folder:
         records = _run(
             Run(
                 store,
                 wanted,
-                Job(settings, store.fingerprint(), source or store.name, own=own),
+                Job(settings, store.fingerprint(), call.data or store.name, own=own),
                 reporter=reporter,
                 workers=workers,
                 scratch=Path(folder),
@@ -291,19 +325,52 @@ def compare(
             ),
             engine,
             fresh,
+            begin,
         )
         if out is None:  # the files are about to go
-            trials = map(Trial.of_record, records)
-            kept = {trial: read_predictions(path_of(Path(folder), trial)) for trial in trials}
-            results = replace(results, outputs={k: v for k, v in kept.items() if v is not None})
+            kept = {trial: predictions_of(Path(folder), trial) for trial in wanted}
+            results = replace(results, outputs=kept.get)
     results = replace(results, records=records)
     if results.directory is not None:
+        results = replace(results, calls=read_calls(results.directory))
         write_atomically(results.directory / "summary.csv", results.to_csv())
+        if results.groups:  # selection may leave nothing to report
+            results.report()
     return results
 
 
-def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
-    """Run the trials that have no record yet; return all records of the directory."""
+def _call_of(
+    arguments: Mapping[str, Any], data: str | None, reading: Mapping[str, Any], asked: Asked
+) -> Call:
+    """Describe a call by its arguments that differ from their defaults."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(compare).parameters.items()
+        if name not in ("data", "out", "fresh", "source", "reporter", "callbacks", "reading")
+    }
+    given = {name: arguments[name] for name in defaults}
+    plain, own = split_plain(given)
+    changed = {
+        name: value for name, value in plain.items() if _several(value) != _several(defaults[name])
+    }
+    read, objects = split_plain({k: v for k, v in reading.items() if v not in (None, False)})
+    processes = (1, 1)
+    if arguments["engine"] == "torchrun":
+        size = group_size()
+        processes = (size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
+    out = None if arguments["out"] is None else str(arguments["out"])
+    return Call(data, read, changed, (*own, *objects), asked, out, processes)
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _run(run: Run, engine: str, fresh: bool, begin: Callable[[], None]) -> list[Record]:
+    """Run the trials that have no record yet; return all records of the directory.
+
+    ``begin`` is called once, after the first trial, or if none is missing.
+    """
     directory, reporter, job = run.scratch, run.reporter, run.job
     identity = {"data": run.store.name, "fingerprint": job.fingerprint}
     shared = job.settings.as_record(__version__)
@@ -317,10 +384,14 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
         if len(missing) < len(run.trials):
             done = len(run.trials) - len(missing)
             reporter.note(f"{done} of {len(run.trials)} trials are in {directory} already")
-        if missing:
+        begin_once = cache(begin)
+        if not missing:
+            begin_once()
+        else:
 
             def finish(finished: Finished) -> None:
                 writer.append(*finished)
+                begin_once()
                 reporter.trial_finished(finished.record)
 
             reporter.start(trials=missing, finished=writer.records, workers=run.workers)

@@ -114,6 +114,11 @@ def path_of(directory: Path, trial: Trial) -> Path:
     return directory / PREDICTIONS / f"{trial.file_name}.npz"
 
 
+def predictions_of(directory: Path, trial: Trial) -> TrialPredictions | None:
+    """Read the predictions of a trial from the directory of a comparison, if they are there."""
+    return read_predictions(path_of(directory, trial))
+
+
 def read_predictions(path: Path) -> TrialPredictions | None:
     """Read the predictions of a trial; ``None`` if there is no file."""
     if not path.exists():

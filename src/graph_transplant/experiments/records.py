@@ -21,6 +21,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final
 
+from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.experiments.predictions import PREDICTIONS, TrialPredictions, path_of
 from graph_transplant.experiments.protocol import (
@@ -32,7 +33,7 @@ from graph_transplant.experiments.protocol import (
 )
 from graph_transplant.files import COMPARISON_FILES, refuse_links, replace_file, try_lock
 from graph_transplant.metrics import METRICS
-from graph_transplant.settings import Settings
+from graph_transplant.settings import NUMERICS, Settings
 
 FIELDS: Final[Mapping[str, type | UnionType]] = {
     **dict.fromkeys(("data", "fingerprint", "method"), str),
@@ -51,6 +52,12 @@ OBJECTS: Final = ("calibrated", "cost", "saliency", "samples", "sizes", "test", 
 
 LISTS: Final = ("curve", "attacked", "reliability", "reliability_calibrated", "saliency_curve")
 """Fields with a list of such objects."""
+
+MACHINE: Final[Mapping[str, type]] = {"processor": str, "threads": int}
+"""What times depend on; not in records of earlier versions."""
+
+FORMAT: Final = 1
+"""Increased when earlier versions cannot read records; missing in records of the first format."""
 
 NUMBER: Final = int | float | None
 """Type of a measured number; undefined ones are null."""
@@ -130,7 +137,9 @@ class RecordStore:
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
-                _check(record)
+                newer = _newer(record)
+                if not newer:
+                    _check(record)
             except (ValueError, RecursionError) as problem:  # also bad UTF-8, and our own errors
                 found = isinstance(problem, GraphTransplantError)
                 # A part of a record is never valid JSON: a last line that parses was not torn.
@@ -141,6 +150,12 @@ class RecordStore:
                     f"({problem if found else f'invalid JSON: {problem}'}); correct or remove that "
                     "line, or choose another directory"
                 ) from problem
+            if newer:
+                raise GraphTransplantError(
+                    f"{self.path}, line {number} was made by graph-transplant {newer}, which is "
+                    f"newer than this one ({__version__}): upgrade graph-transplant, or choose "
+                    "another directory"
+                )
             complete += len(line)
             if record.get("inner"):
                 continue  # from nested selection in older versions
@@ -253,7 +268,12 @@ def _check(record: Any) -> None:
     check_choice("metric", metric_of(record), METRICS)
     noise, fraction = Condition.of(record)
     check_conditions([noise], [fraction])
+    _check_type("settings.numerics", record["settings"].get("numerics", 1), int)
     _check_type("majority", record.get("majority"), NUMBER)
+    machine = record.get("machine", {})
+    _check_type("machine", machine, dict)
+    for name, type_ in MACHINE.items() if machine else ():
+        _check_type(f"machine.{name}", machine.get(name), type_)
     for name in OBJECTS:
         _check_numbers(name, record.get(name) or {})
     for name in LISTS:
@@ -261,6 +281,24 @@ def _check(record: Any) -> None:
         _check_type(name, entries, list)
         for entry in entries:
             _check_numbers(name, entry)
+
+
+def _newer(record: Any) -> str:
+    """Version and numbers of a record that this version cannot judge; empty if it can."""
+    settings = record.get("settings") if isinstance(record, dict) else None
+    if not isinstance(settings, dict):
+        return ""
+    known = {
+        "numerics": (settings.get("numerics"), NUMERICS),
+        "format": (record.get("format"), FORMAT),
+    }
+    newer = [
+        f"{name} {there}, here {here}"
+        for name, (there, here) in known.items()
+        if isinstance(there, int) and there > here
+    ]
+    version = reprlib.repr(settings.get("version", "of unknown version")).strip("'")
+    return f"{version} ({'; '.join(newer)})" if newer else ""
 
 
 def _check_numbers(path: str, values: Any) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
-from graph_transplant.experiments.predictions import TrialPredictions, path_of, read_predictions
+from graph_transplant.experiments.calls import Call, read_calls
+from graph_transplant.experiments.predictions import TrialPredictions, predictions_of
 from graph_transplant.experiments.protocol import (
     BASELINE,
     Condition,
@@ -23,8 +24,8 @@ from graph_transplant.experiments.protocol import (
     one_split,
     score,
 )
-from graph_transplant.experiments.records import LISTS, OBJECTS, RecordStore
-from graph_transplant.experiments.selection import select
+from graph_transplant.experiments.records import LISTS, MACHINE, OBJECTS, RecordStore
+from graph_transplant.experiments.selection import method_key, select
 from graph_transplant.experiments.statistics import Paired, holm, paired_test
 from graph_transplant.experiments.verdict import (
     EQUAL_WITHIN,
@@ -95,7 +96,9 @@ class Results:
         equal_within: Two methods are practically equal if the 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
         group: Group of all trials; by default they are divided into groups.
-        outputs: Predictions of trials, where they are not in files of the directory.
+        outputs: Returns the predictions of a trial, if they were kept. (default: reads those in
+            the directory)
+        calls: The calls that made the records, the latest last; none if they are not known.
 
     Example:
         >>> import graph_transplant as gt
@@ -113,10 +116,14 @@ class Results:
     directory: Path | None = None
     equal_within: float = EQUAL_WITHIN
     group: Group | None = None
-    outputs: Mapping[Trial, TrialPredictions] = field(default_factory=dict)
+    outputs: Callable[[Trial], TrialPredictions | None] | None = None
+    calls: Sequence[Call] = ()
 
     def __post_init__(self) -> None:
         check_in("[0, 1)", equal_within=self.equal_within)
+        if self.outputs is None and self.directory is not None:
+            # Parts of these results have no directory.
+            object.__setattr__(self, "outputs", partial(predictions_of, self.directory))
 
     def __repr__(self) -> str:
         finding = f": {self.verdict}" if self.records else ""
@@ -172,9 +179,7 @@ class Results:
         for record in self.chosen:
             chosen = record.get("chosen", {})
             trial = Trial.of_record(record | chosen)
-            kept = self.outputs.get(trial)
-            if kept is None and self.directory is not None:
-                kept = read_predictions(path_of(self.directory, trial))
+            kept = self.outputs(trial) if self.outputs else None
             if kept is not None:
                 parts.append(kept.table().assign(**_identity(record)))
         if not parts:
@@ -277,6 +282,21 @@ class Results:
             if one == rivals[0] != self.reference and not math.isnan(means[name])
         ]
 
+    def call_of(self, group: Group) -> Call | None:
+        """The latest call that asked for trials of a group; ``None`` if it is not known."""
+        return next((call for call in reversed(self.calls) if call.asked.covers(group)), None)
+
+    def asked(self, group: Group) -> set[str] | None:
+        """The methods that the latest call asked for in a group; ``None`` if that is not known.
+
+        Other methods of the group are left over from earlier calls.
+        """
+        call = self.call_of(group)
+        if call is None:
+            return None
+        named = self.selection != "none"
+        return {method_key(name) if named else name for name in call.asked.methods}
+
     def check(self) -> None:
         """Raise if selection leaves nothing to report."""
         if not self.groups:
@@ -365,7 +385,13 @@ def read_results(
     records = RecordStore(directory).read()
     if not records:
         raise GraphTransplantError(f"there are no records in {directory}")
-    return Results(records, selection, directory=directory, equal_within=equal_within)
+    return Results(
+        records,
+        selection,
+        directory=directory,
+        equal_within=equal_within,
+        calls=read_calls(directory),
+    )
 
 
 # -------------------------------------------------------------------- one row per trial
@@ -398,6 +424,7 @@ def _row(record: Record) -> dict[str, Any]:
         "epochs": record.get("epochs"),
         "best_epoch": record.get("best_epoch"),
         "seconds": record["seconds"],
+        **{name: record.get("machine", {}).get(name) for name in MACHINE},
         "processor_seconds": (record.get("cost") or {}).get("fit_seconds"),
         "train_graphs": sizes["train"],
         "left_out_graphs": sizes.get("left_out", 0),
@@ -426,6 +453,7 @@ _LEADING = (
 _TEXT = ("data", "model", "method", "metric", "chosen", "split", "finding")
 _COMPARED = (
     *("difference", "ci_low", "ci_high", "p_value", "p_holm", "effect", "seconds_mean", "pairs"),
+    "seconds_median",
     *("folds", "repeats", "chosen", "split", "label_noise", "train_fraction"),
     *("detectable", "pairs_needed", "finding"),
 )
@@ -466,6 +494,7 @@ def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
             "finding": "",
             **tests.get(name, {}),
             "seconds_mean": took.fillna(own["seconds"]).mean(),
+            "seconds_median": took.fillna(own["seconds"]).median(),
             "folds": first["folds"],
             "repeats": own["repeat"].nunique(),
             "chosen": _choice(own),

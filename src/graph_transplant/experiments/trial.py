@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ from graph_transplant.experiments.conditions import fewer_graphs, wrong_labels
 from graph_transplant.experiments.examples import examples
 from graph_transplant.experiments.predictions import Predictions, TrialPredictions
 from graph_transplant.experiments.protocol import Record, Trial
+from graph_transplant.experiments.selection import method_key
+from graph_transplant.experiments.warm_up import machine, warm_up
 from graph_transplant.graphs import GraphStore, Rows
 from graph_transplant.metrics import Metric, measure
 from graph_transplant.nn import GraphClassifier
@@ -157,7 +160,6 @@ def run_trial(
     affect only the training graphs. Apart from the times, ``seconds`` and ``cost``, the record
     depends only on the arguments.
     """
-    start = time.perf_counter()
     settings, own, checkpoint = job.settings, job.own, None
     if job.checkpoints is not None and job.checkpoints.is_dir():
         checkpoint = checkpoint_of(job.checkpoints, trial)
@@ -186,6 +188,7 @@ def run_trial(
         "epochs": None,
         "best_epoch": None,
         "seconds": 0.0,
+        "machine": machine(),
         "sizes": {"train": len(train), "validation": len(validation), "test": len(test)},
         "settings": settings.as_record(__version__),
         **trial.condition.as_record(),
@@ -202,14 +205,18 @@ def run_trial(
         record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
     if trial.method in CLASSICAL:
         options = {"metric": settings.metric, "balance": settings.balance, "seed": seed}
-        found, outputs = _rival(trial.method, train, validation, test, **options)
+        run = partial(_rival, trial.method, **options)
+        warm_up((trial.method, store.task), run, train, validation, test)
+        found, outputs = run(train, validation, test)
         return Finished(record | found, _kept(store, split, outputs))
     scale = TargetScale.of(train) if store.task == "regression" else None
 
     def scaled(part: GraphStore) -> GraphStore:
         return part if scale is None else scale.apply(part)
 
-    def trained() -> tuple[FitResult, Sequence[Augmentation]]:
+    def trained(
+        train: GraphStore, validation: GraphStore, **changes: Any
+    ) -> tuple[FitResult, Sequence[Augmentation]]:
         seen = store.subset(torch.cat([split.train, split.validation]))
         if trial.model in own.models:
             model = own.model(trial.model, seen, seed)
@@ -224,20 +231,24 @@ def run_trial(
             scaled(validation),
             augmentations,
             seed=seed,
-            **settings.fitting(),
             progress=False,
-            callbacks=callbacks,
-            checkpoint=checkpoint,
+            **{**settings.fitting(), **changes},
         )
         return result, augmentations
 
+    # Few graphs may lack classes that a metric or balancing needs.
+    briefly = partial(trained, epochs=1, metric="accuracy", balance=False)
+    kind = (trial.model, method_key(trial.method), settings.recipe, store.task)
+    warm_up(kind, briefly, train, validation)
+    whole = partial(trained, train, validation, callbacks=callbacks, checkpoint=checkpoint)
+    start = time.perf_counter()
     begin, processor = time.perf_counter(), time.process_time()
     try:
-        result, augmentations = trained()
+        result, augmentations = whole()
     except CheckpointError:
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)
-        result, augmentations = trained()
+        result, augmentations = whole()
     processor = time.process_time() - processor
     # Later measurements are the same work for all methods, and not part of training.
     now = time.perf_counter()

@@ -151,8 +151,8 @@ FIGURES: dict[str, Chart] = {
     ),
     "cost": Chart(
         "What does it cost?",
-        "Time of training as ratio to {reference}: bars per epoch, with one standard deviation "
-        "over trials, hollow dots until the best checkpoint.",
+        "Median time of training as ratio to {reference}: bars per epoch, with the quartiles of "
+        "all trials, hollow dots until the best checkpoint.",
         studies.cost,
         studies.cost_data,
         "Cost",

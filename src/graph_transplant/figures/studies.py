@@ -216,7 +216,10 @@ def samples(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
 
 
 def cost_data(results: Results) -> pd.DataFrame:
-    """Seconds per epoch and to the best checkpoint, and their ratio to the reference."""
+    """Median seconds per epoch and to the best checkpoint, and their ratio to the reference.
+
+    Medians, as other processes and first calls make single trials slow.
+    """
     table = results.wide("cost")
     if not _timed(results):
         # Old records only have the duration of the whole trial.
@@ -226,13 +229,15 @@ def cost_data(results: Results) -> pd.DataFrame:
     elif "epoch_seconds" in table:
         table = table.dropna(subset="epoch_seconds")  # classical methods have no epochs
     seconds = ["epoch_seconds", "best_seconds"]
-    means = table.groupby("method", as_index=False)[seconds].mean()
-    means["epoch_std"] = means["method"].map(table.groupby("method")["epoch_seconds"].std())
-    plain = means[means["method"] == results.reference]
+    medians = table.groupby("method", as_index=False)[seconds].median()
+    for name, part in (("epoch_low", 0.25), ("epoch_high", 0.75)):
+        quartile = table.groupby("method")["epoch_seconds"].quantile(part)
+        medians[name] = medians["method"].map(quartile)
+    plain = medians[medians["method"] == results.reference]
     for name in seconds:
-        ratio = means[name] / plain[name].iloc[0] if len(plain) else np.nan
-        means[name.replace("seconds", "ratio")] = ratio
-    return ranked(results, means)
+        ratio = medians[name] / plain[name].iloc[0] if len(plain) else np.nan
+        medians[name.replace("seconds", "ratio")] = ratio
+    return ranked(results, medians)
 
 
 def _timed(results: Results) -> bool:
@@ -246,11 +251,16 @@ def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
         return None
     plain = table.loc[table["method"] == results.reference, "epoch_seconds"].iloc[0]
     time = "Processor time" if _timed(results) else "Time"
-    return bars(
-        results,
-        table.assign(mean=table["epoch_ratio"], std=table["epoch_std"] / plain),
+    return row_chart(
+        table.assign(
+            mean=table["epoch_ratio"],
+            low=table["epoch_low"] / plain,
+            high=table["epoch_high"] / plain,
+            mark=table["best_ratio"],
+        ),
         ax,
-        mark="best_ratio",
+        colours=colours(results),
+        kind="bar",
         axis=f"{time}, compared with {results.reference}",
         form=lambda value: f"× {short_number(value)}",
         texts=[

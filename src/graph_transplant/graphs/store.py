@@ -75,6 +75,13 @@ class Skipped(NamedTuple):
     reason: str
 
 
+class Origin(NamedTuple):
+    """What a data set was loaded from: a name or path, and how it was read."""
+
+    data: str
+    reading: Mapping[str, Any]
+
+
 class SortedEdges(NamedTuple):
     """Edges that are already checked and sorted, as in stores and their files."""
 
@@ -120,6 +127,7 @@ class GraphStore:
         duplicates: Group number of identical graphs, int64 ``[graphs]``; ``None`` for named data
             sets, which are not searched. The search runs on first use.
         path: The memory-mapped file, or ``None``.
+        origin: What the whole data set was loaded from, or ``None``.
         undirected: Whether every edge has a reverse with equal features.
 
     Example:
@@ -159,6 +167,7 @@ class GraphStore:
         self._notes: tuple[str, ...] = ()
         self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
         self.path: Path | None = None
+        self.origin: Origin | None = None
         self.rows, self.featurizer = rows, featurizer
         self.skipped: tuple[Skipped, ...] = ()
         self.task = check_choice("task", task, TASKS)
@@ -418,7 +427,7 @@ class GraphStore:
 
     def _with(self, **changes: Any) -> GraphStore:
         other = copy.copy(self)
-        other.__dict__.update(changes, path=None)
+        other.__dict__.update(changes, path=None, origin=None)
         return other
 
     def _index(self, indices: Any) -> Tensor:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.analysis import fit_temperature, saliency_quality

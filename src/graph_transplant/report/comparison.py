@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 import csv
-import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.classical import CLASSICAL
-from graph_transplant.config import TrainConfig
-from graph_transplant.experiments.protocol import BASELINE, Record, one_split
+from graph_transplant.experiments.protocol import BASELINE, Condition, Record, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.verdict import Verdict, headline, is_classical
@@ -151,7 +149,6 @@ def _render(
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
     said, verdict = headline(first_of, results.reference), lead.verdict
     network = f"{lead.group.network}: " if lead.group.network else ""
-    commands = _commands(results)
     versions = ", ".join(sorted({one["settings"].get("version", "") for one in results.chosen}))
     return render(
         "report.html",
@@ -164,8 +161,8 @@ def _render(
         axes=axes,
         facts=_facts(results, first),
         notes=[*_skipped(results), *results.notes],
-        next=_next(results, lead, commands),
-        commands=commands,
+        next=_next(results, lead),
+        commands=_commands(results),
         settings=_settings(first["settings"], versions),
         colours=colours,
         methods=[(name, method_summary(name), colours[name]) for name in results.methods],
@@ -186,19 +183,20 @@ def _skipped(results: Results) -> Iterator[str]:
         yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
 
 
-def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tuple[str, str]]:
+def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
     """Next steps: a sentence and an optional command each."""
-    verdict = lead.verdict
+    verdict, call = lead.verdict, results.call_of(lead.group)
     steps: list[tuple[str, str]] = []
     if verdict.next:
-        command = ""
-        if verdict.repeats and commands:
-            command = re.sub(r" --repeats[ =]\S+", "", commands[-1])
-            command += f" --repeats {verdict.repeats}"
-        steps.append((verdict.next, command))
+        more = call.compare(repeats=verdict.repeats) if call and verdict.repeats else ""
+        steps.append((verdict.next, more))
     plainly = results.reference == BASELINE and verdict.kind in ("none", "worse", "equal")
     method = verdict.best or (BASELINE if plainly else "")
-    if verdict.winner and is_classical(verdict.winner):
+    if lead.group.condition != Condition():
+        text = f"This was found {lead.group.condition.words}. Compare on all graphs as they are"
+        whole = call.compare(label_noise=None, train_fraction=None) if call else ""
+        steps.append((f"{text} before you train a model{':' if whole else '.'}", whole))
+    elif verdict.winner and is_classical(verdict.winner):
         rival = capital(CLASSICAL[method_key(verdict.winner)].words)
         steps.append((f"{rival} is the simplest choice: nothing that was tried beats it.", ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
@@ -207,32 +205,17 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
         if verdict.best:
             text = f"Train one model with {method}, calibrate and keep it:"
         own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
-        steps.append((text, _train(next(own), commands)))
+        steps.append((text, call.train(next(own)) if call else ""))
     if not verdict.compared:
         added = "another method" if results.reference in results.methods else results.reference
         steps.append((f"Add {added} to compare.", ""))
     return steps
 
 
-def _train(record: Record, commands: Sequence[str]) -> str:
-    """The command that trains a model as a trial was trained, with what was selected."""
-    usual, recipe = TrainConfig(), record["settings"].get("recipe", "paper")
-    setup = record.get("chosen", record)
-    # Options of the last command that ``train`` has as well, quoted as by a shell.
-    named = "smiles|target|id|task|root|readout|batch-size|learning-rate|metric"
-    option = rf"--(?:(?:{named})[ =](?:'[^']*'|[^\s'])+|largest-fragment|balance)"
-    words = [
-        *("graph-transplant train", shlex.quote(str(record.get("source", record["data"])))),
-        *re.findall(option, " ".join(commands[-1:])),
-        *([] if recipe == usual.recipe else ["--recipe", recipe]),
-        *("--model", record["model"]),
-        *([] if setup["layers"] == usual.layers else ["--layers", str(setup["layers"])]),
-        *("--method", shlex.quote(setup["method"])),
-    ]
-    return " ".join(words)
-
-
 def _commands(results: Results) -> list[str]:
+    """The commands that made the records; for earlier versions, as they were noted."""
+    if results.calls:
+        return list(dict.fromkeys(call.compare() for call in results.calls))
     path = None if results.directory is None else results.directory / COMMANDS
     return path.read_text("utf-8").splitlines() if path is not None and path.is_file() else []
 
@@ -253,7 +236,16 @@ def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
         ("train : validation : test", " : ".join(parts)),
         ("trials", f"{len(frame):,}"),
         ("training time", duration(float(seconds))),
+        *_machines(frame),
     ]
+
+
+def _machines(frame: pd.DataFrame) -> list[tuple[str, object]]:
+    """Processors that times were measured on; nothing if no record names one."""
+    known = frame[["processor", "threads"]].dropna().drop_duplicates()
+    names = [f"{name}, {count(int(threads), 'thread')}" for name, threads in known.to_numpy()]
+    names += ["unknown"] if names and frame["processor"].isna().any() else []
+    return [(f"processor{'s' if len(names) > 1 else ''}", "; ".join(names))] if names else []
 
 
 def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, str]]:

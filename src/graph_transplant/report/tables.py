@@ -124,10 +124,10 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
         ),
         Column(
             "Time",
-            f"Mean processor time of one training, and its ratio to {part.reference}; the duration "
-            "of a trial where records have no processor time.",
+            f"Median processor time of one training, and its ratio to {part.reference}; the "
+            "duration of a trial where records have no processor time.",
             lambda row: Cell(
-                duration(row["seconds_mean"]), row["seconds_mean"], below=_ratio(row, plain)
+                duration(row["seconds_median"]), row["seconds_median"], below=_ratio(row, plain)
             ),
             low=True,
         ),
@@ -185,9 +185,9 @@ def _range(row: Row) -> str:
 
 
 def _ratio(row: Row, plain: Row | None) -> str:
-    if plain is None or row is plain or not plain["seconds_mean"] or not row["seconds_mean"]:
+    if plain is None or row is plain or not plain["seconds_median"] or not row["seconds_median"]:
         return ""
-    ratio = row["seconds_mean"] / plain["seconds_mean"]
+    ratio = row["seconds_median"] / plain["seconds_median"]
     return f"× {ratio:.1f}" if ratio >= 0.1 else f"× {ratio:.1g}"
 
 
