@@ -151,7 +151,7 @@ class Finding:
             return "significant"
         if self.claim.measure not in ECE and low >= -EQUAL_WITHIN and high <= EQUAL_WITHIN:
             return "practically equal"
-        return "p < 0.05 only before correction" if p < SIGNIFICANT else "not shown"
+        return "not significant after correction" if p < SIGNIFICANT else "not shown"
 
 
 def family(claims: Iterable[Claim]) -> list[Finding]:

@@ -213,7 +213,7 @@ def commands() -> str:
 # ------------------------------------------------------------------------------ sentences
 
 
-KNOWN = ("significant", "p < 0.05 only before correction", "practically equal", "not shown")
+KNOWN = ("significant", "not significant after correction", "practically equal", "not shown")
 
 
 def data_name(directory: str) -> str:
@@ -343,12 +343,11 @@ def controls_list() -> str:
         )
         if found["attacked"]:
             text += f" Under attack, it is {by_word(found['attacked'])}."
-        alone = (
+        alone = family(
             Claim(one.claim.kind, one.claim.data, name, measure="score") for one in found["score"]
         )
-        text += (
-            f" The control against plain training: {listed([*map(with_interval, family(alone))])}."
-        )
+        if alone:
+            text += f" The control against plain training: {listed([*map(with_interval, alone)])}."
         lines.append(bullet(text))
     return "\n".join(lines)
 

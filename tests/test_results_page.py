@@ -205,12 +205,12 @@ def test_rows_of_controls_and_rivals_are_worded_by_corrected_p_and_interval() ->
             p = value(row[-3].removeprefix("< "))
             if p < 0.05:
                 assert row[-1] == "significant"
-            elif low >= -1 and high <= 1:
+            elif low > -1 and high < 1:
                 assert row[-1] == "practically equal"
-            elif low < 0 < high:
+            elif low < 0 < high and (low < -1 or high > 1):
                 assert row[-1] == "not shown"
             elif low > 0 or high < 0:
-                assert row[-1] == "p < 0.05 only before correction"
+                assert row[-1] == "not significant after correction"
 
 
 def test_rivals_are_compared_with_the_best_network_on_their_folds() -> None:
