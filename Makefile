@@ -12,7 +12,7 @@ TORCH  := torch==2.13.0
 # One torch thread per process: two processes with two threads each crawl on two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-DEMO_EPOCHS ?= 100
+DEMO_EPOCHS ?= 200
 DEMO_OUT    ?= comparisons/demo
 
 .DEFAULT_GOAL := help

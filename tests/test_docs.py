@@ -83,7 +83,8 @@ def run_page(page: Path, given: dict[str, object]) -> None:
             continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(block, name(page), "exec"), given)
+            # A block of the tutorial is pasted alone, an hour after the one before.
+            exec(compile(block, name(page), "exec"), {} if page == TUTORIAL else given)
         # `print(...)  # text` promises the text it prints.
         promised = re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.MULTILINE)
         assert printed.getvalue().splitlines() == promised, name(page)
@@ -151,8 +152,12 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert bool(torch.isfinite(torch.as_tensor(given["loss"])))
 
 
+NITRO = "[N+](=O)[O-]"
+
+
 def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tutorial as it is written; the model finds the rule, and explanations show it."""
+    """The tutorial as it is written: the model finds the rule behind labels that are partly wrong,
+    its card does not claim to be perfect, and explanations show the rule."""
     monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
     monkeypatch.chdir(tmp_path)
     run_page(TUTORIAL, {})
@@ -162,16 +167,17 @@ def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (tmp_path / file).exists() or (tmp_path / "model" / file).exists(), file
     with open("molecules.csv", newline="") as truth, open("predictions.csv", newline="") as found:
         pairs = [
-            (given["fails"], float(row["p(1)"]))
+            (given["smiles"].endswith(NITRO), float(row["p(1)"]))
             for given, row in zip(csv.DictReader(truth), csv.DictReader(found), strict=True)
-            if given["fails"] and not row["error"]
+            if not row["error"]
         ]
-    failing = [p for fails, p in pairs if fails == "1"]
-    passing = [p for fails, p in pairs if fails == "0"]
-    ranked = sum(a > b for a in failing for b in passing) / (len(failing) * len(passing))
-    assert ranked > 0.95
-    # Every tenth molecule ends in a nitro group, its last three atoms.
+    ruled, others = ([p for nitro, p in pairs if nitro is wanted] for wanted in (True, False))
+    assert sum(a > b for a in ruled for b in others) / (len(ruled) * len(others)) > 0.95
     model = TrainedModel.load(tmp_path / "model")
+    low, high = model.description["metrics"]["intervals"]["auroc"]
+    assert low < high
+    assert 0.7 < model.description["metrics"]["test"]["auroc"] < 1
+    # Every tenth molecule ends in a nitro group, its last three atoms.
     shown = explain_rows(model, tmp_path / "molecules.csv", rows=range(10, 721, 10)).explanations
     hits = 0
     for one in shown:
@@ -180,7 +186,29 @@ def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hits += sum(
             atom >= len(share) - 3 for atom in sorted(range(len(share)), key=share.__getitem__)[-3:]
         )
-    assert hits > 0.9 * 3 * len(shown) == 0.9 * 216  # chance: 29 %
+    assert hits > 0.75 * 3 * len(shown) == 0.75 * 216  # chance: 29 %
+
+
+def test_readme_and_tutorial_use_one_column_name() -> None:
+    used = {
+        page.name: set(re.findall(r"--target (\S+)", text_of(page)))
+        for page in (ROOT / "README.md", TUTORIAL)
+    }
+    assert used["README.md"] == used["tutorial.md"]
+    assert len(used["tutorial.md"]) == 1
+
+
+def test_readme_installs_before_its_first_command() -> None:
+    lines = [
+        line.removeprefix("$ ")
+        for _, block in BLOCK.findall(text_of(ROOT / "README.md"))
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
+    first = next(i for i, line in enumerate(lines) if line.startswith("graph-transplant"))
+    before = " ".join(lines[:first])
+    assert "pip install torch" in before
+    assert "'.[chem]'" in before
 
 
 def test_relative_links_resolve() -> None:
