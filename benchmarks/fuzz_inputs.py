@@ -1,8 +1,8 @@
 """Damaged and hostile input files: each must end in a clear error or in graphs.
 
 Every kind of attack in :data:`KINDS` yields cases, which fail if anything but a
-``GraphTransplantError`` of one line is raised, a limit of time or memory is passed, or a file beside
-the input changes. All randomness is seeded::
+``GraphTransplantError`` of one line is raised, a limit of time or memory is passed, or a file
+beside the input changes. All randomness is seeded::
 
     python benchmarks/fuzz_inputs.py mutations --cases 4800
     python benchmarks/fuzz_inputs.py bombs stores kills
