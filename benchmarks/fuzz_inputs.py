@@ -290,7 +290,7 @@ def inputs(folder: Path) -> Iterator[Input]:
     records = packed(b"", b"$$$$\n")
     yield Input("mine.sdf.gz", gzip.compress(sdf(), mtime=0), records, toxic)
     names = partial(read, {"smiles": "smiles", "target": "column 3", "id": "name"})
-    yield Input("mine.smi", SMI, b"C\n" * (1 << 20), names)
+    yield Input("mine.smi", SMI, b"C" * (20 << 20), names)
     yield Input("mine.xlsx", workbook(), BOMBS["far-cell"].content(), rows)
     yield Input("mine.parquet", parquet(), BOMBS["parquet-rows"].content(), rows)
     graphs = partial(read, {})

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from graph_transplant.errors import DataError, check_choice
+from graph_transplant.errors import DataError, brief, check_choice
 from graph_transplant.graphs.checks import checked_pieces, checked_split, require
 from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.store import GraphStore, SortedEdges
@@ -240,7 +240,7 @@ def load(path: str | Path, *, check: bool = False) -> GraphStore:
     except DataError:
         raise
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+        raise DataError(f"{path} cannot be read as a graph store: {brief(error)}") from None
     store.path = path.absolute()
     return store
 

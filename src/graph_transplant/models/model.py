@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
+from graph_transplant.errors import DataError, GraphTransplantError, brief, check_at_least
 from graph_transplant.files import check_model, replace_file, write_atomically, writing
 from graph_transplant.graphs import Featurizer, GraphStore, check_stores
 from graph_transplant.models.description import (
@@ -316,7 +316,7 @@ def _tensors(
     try:
         state = tensors_of_bytes(content)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise DataError(f"{path} cannot be read as safetensors: {error}") from None
+        raise DataError(f"{path} cannot be read as safetensors: {brief(error)}") from None
     named = [field.name for field in fields(Reference)]
     kept = {name: state.pop(f"{_REFERENCE}{name}", None) for name in named}
     config, members = description["architecture"], description["training"].get("ensemble", 1)
