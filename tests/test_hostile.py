@@ -1,7 +1,7 @@
 """Damaged and hostile input files: a clear error or graphs, in bounded time and memory.
 
-One truncated, one flipped and one exploding file of every format; ``benchmarks/fuzz_inputs.py``
-tries as many as one likes.
+One truncated, one flipped and one exploding file of every format, a few bombs, stores and kills;
+``benchmarks/fuzz_inputs.py`` tries as many as one likes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ pytestmark = [
 
 def import_command() -> Any:
     path = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz_inputs.py"
+    sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location("fuzz_inputs", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for their types
@@ -36,9 +37,13 @@ def import_command() -> Any:
 
 fuzz = import_command()
 
-TEXTS = ("mine.csv", "mine.tsv", "mine.sdf", "mine.jsonl")
+pytest.importorskip("openpyxl")
+pytest.importorskip("pyarrow")
+
+TEXTS = ("mine.csv", "mine.tsv", "mine.sdf", "mine.smi", "mine.jsonl")
 STORED = ("mine.safetensors", "model.json", "weights.safetensors")
-FILES = (*TEXTS, "mine.csv.gz", "mine.jsonl.gz", "tiny.zip", "ogbg_molhiv.zip", *STORED)
+PACKED = ("mine.csv.gz", "mine.sdf.gz", "mine.jsonl.gz", "mine.xlsx", "mine.parquet")
+FILES = (*TEXTS, *PACKED, "tiny.zip", "ogbg_molhiv.zip", *STORED)
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +71,52 @@ def test_a_file_is_read_or_refused(name: str, kind: str, inputs: Any) -> None:
         assert ended == "read"
     elif kind == "bomb" and name != "mine.jsonl":
         assert ended == "refused"
-    elif name not in (*TEXTS, "mine.safetensors"):
+    elif name not in (*TEXTS, "mine.safetensors", "mine.parquet"):
         # Rows of text that are still sound, and other features, are read.
         assert ended == "refused"
+
+
+BOMBS = (
+    *("far-row", "far-column", "styles", "merged-cells"),
+    *("tu-columns", "tu-labels", "tu-nested", "ogb-nodes"),
+    *("rows", "wide-header", "tangled", "json-labels", "targets"),
+    *("store-nodes", "store-outputs"),
+)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_small_files_that_ask_for_too_much_are_refused(name: str, tmp_path: Path) -> None:
+    bomb = fuzz.BOMBS[name]
+    path = fuzz.write_file(tmp_path, bomb.file, bomb.content())
+    assert path.stat().st_size < 1 << 20
+    ended, problem = fuzz.outcome(lambda path: fuzz.use_store(load(path, **bomb.options)), path)
+    assert (ended, problem) == ("refused", "")
+
+
+@pytest.mark.parametrize(("kind", "cases"), [("mutations", 80), ("stores", 40), ("kills", 3)])
+def test_a_sample_of_the_attacks(
+    kind: str, cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
+    problems = [case for case in fuzz.KINDS[kind](tmp_path, cases, 0) if case[3]]
+    assert not problems
+
+
+# Beyond the files that are tried above: archives in which one byte is another.
+@pytest.mark.parametrize("name", ["tiny.zip", "ogbg_molhiv.zip"])
+def test_a_damaged_member_of_an_archive_is_an_error(name: str, inputs: Any) -> None:
+    folder, found = inputs
+    item = found[name]
+    ends = set()
+    for place in range(30, len(item.sound), 7):
+        content = bytearray(item.sound)
+        content[place] ^= 1
+        ended, problem = fuzz.outcome(
+            lambda path: fuzz.use_store(load(path)), item.write(folder, name, bytes(content))
+        )
+        assert not problem, place
+        ends.add(ended)
+    assert "refused" in ends
 
 
 def test_endless_rows_stream_in_bounded_memory(tmp_path: Path) -> None:

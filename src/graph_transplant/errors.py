@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any, Final
 
 _SHOWN: Final = 100
+_LONGEST_REASON: Final = 300
 
 
 class GraphTransplantError(ValueError):
@@ -38,6 +39,12 @@ class DataError(GraphTransplantError):
 
 class SkippedRows(UserWarning):
     """Rows of the data that are not used, as they cannot be read or have no target."""
+
+
+def brief(error: Exception) -> str:
+    """First line of the message of another library's error, shortened; its type if it is empty."""
+    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
 def check_at_least(least: int, **values: Any) -> None:

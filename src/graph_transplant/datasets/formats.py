@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graph_transplant.datasets.chemistry import looks_like_smiles
 from graph_transplant.datasets.rows import check_index, quoted
 from graph_transplant.datasets.source import check_size, files_in, limited, opened
-from graph_transplant.errors import DataError
+from graph_transplant.errors import DataError, brief
 from graph_transplant.format import count
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def _excel(path: Path) -> Table:
     except DataError:
         raise
     except Exception as error:  # noqa: BLE001 - openpyxl raises anything if a workbook is damaged
-        raise DataError(f"{path}: not a readable Excel workbook ({_first_line(error)})") from None
+        raise DataError(f"{path}: not a readable Excel workbook ({brief(error)})") from None
     if not cells:
         raise DataError(f"{path}: is empty")
     if len(book.sheetnames) > 1:
@@ -430,10 +430,6 @@ def _text(cell: Any) -> str:
     return str(value)
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
-
-
 def _parquet(path: Path) -> Table:
     try:
         import pyarrow as pa
@@ -453,7 +449,7 @@ def _parquet(path: Path) -> Table:
                     part = batch.to_pandas(ignore_metadata=True, integer_object_nulls=True)
                     yield from frame_table(part, "", "").rows(stored)
         except Exception as error:  # noqa: BLE001 - pyarrow raises anything if a file is damaged
-            raise DataError(f"{path}: cannot be read ({_first_line(error)})") from None
+            raise DataError(f"{path}: cannot be read ({brief(error)})") from None
 
     try:
         with ParquetFile(path) as file:
@@ -466,7 +462,7 @@ def _parquet(path: Path) -> Table:
                 groups.row_group(n).total_byte_size for n in range(groups.num_row_groups)
             )
     except Exception as error:  # noqa: BLE001 - as above
-        raise DataError(f"{path}: not a readable Parquet file ({_first_line(error)})") from None
+        raise DataError(f"{path}: not a readable Parquet file ({brief(error)})") from None
     check_size(str(path), unpacked, path.stat().st_size)
     columns = [name.strip() for name in known]
     return Table(str(path), name_of(path), columns, rows)

@@ -276,7 +276,9 @@ class Numbers:
         if self._frames is None:
             return None
         try:
-            values: npt.NDArray[Any] = self._frames.read(lines).to_numpy()
+            # pandas casts numbers such as 1e400, and then raises, as they have changed.
+            with np.errstate(invalid="ignore"):
+                values: npt.NDArray[Any] = self._frames.read(lines).to_numpy()
         except StopIteration:
             return None
         except (ValueError, OverflowError) as error:

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from graph_transplant.errors import DataError, check_choice
+from graph_transplant.errors import DataError, brief, check_choice
 from graph_transplant.graphs.checks import checked_pieces, checked_split, require
 from graph_transplant.graphs.featurizer import Featurizer
 from graph_transplant.graphs.store import GraphStore, SortedEdges
@@ -240,7 +240,7 @@ def load(path: str | Path, *, check: bool = False) -> GraphStore:
     except DataError:
         raise
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read as a graph store: {error}") from None
+        raise DataError(f"{path} cannot be read as a graph store: {brief(error)}") from None
     store.path = path.absolute()
     return store
 
@@ -270,6 +270,9 @@ _DESCRIBED: Final = {
 }
 # Limit for numbers of nodes, edges or outputs, against overflow.
 _TOO_LARGE: Final = 2**31
+# Limits for what takes no space in the file: outputs, and nodes without features.
+_MOST_OUTPUTS: Final = 1 << 16
+_MANY_NODES: Final = 1 << 24
 
 
 def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: bool) -> GraphStore:
@@ -287,6 +290,9 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
         fits = fits and not (key.endswith("_counts") and bool((value >= _TOO_LARGE).any()))
         found = f"{value.dtype} {list(value.shape)}"
         _expect(fits, f"{key[:40]!r} has an unexpected type or shape, or too large counts: {found}")
+    _expect(described["num_outputs"] <= _MOST_OUTPUTS, "it has too many classes or targets")
+    nodes, size = int(tensors["node_counts"].sum()), sum(value.nbytes for value in tensors.values())
+    _expect(nodes <= max(_MANY_NODES, size), "it has too many nodes for its size")
     undirected, edges = described.pop("undirected"), tensors["edge_index"]
     made = described.pop("featurizer", None) or described.pop("reading", None)
     described.pop("reading", None)

@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least
+from graph_transplant.errors import DataError, GraphTransplantError, brief, check_at_least
 from graph_transplant.files import (
     MODEL_FILES,
     check_model,
@@ -349,7 +349,7 @@ def _tensors(
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         if isinstance(error, GraphTransplantError):
             raise
-        raise DataError(f"{path} cannot be read as safetensors: {error}") from None
+        raise DataError(f"{path} cannot be read as safetensors: {brief(error)}") from None
     types = {name: value.dtype for name, value in network.state_dict().items()}
     for name, value in state.items():
         if value.dtype != types[name]:
