@@ -236,6 +236,8 @@ def train(
     }
     trained = TrainedModel(network, temperature, scale, description)
     figures, reference = model_figures(trained, store, parts, chosen, forest=forest)
+    if "forest_left_out" in figures["metrics"]:
+        tell(figures["metrics"]["forest_left_out"])
     return replace(trained, description=plain({**description, **figures}), reference=reference)
 
 
