@@ -86,7 +86,7 @@ def train(
     """Train one model, calibrate it on the validation graphs and evaluate it on the test graphs.
 
     Patience depends on the size of the data set, as in the paper. With a ``checkpoint``, repeating
-    an interrupted call resumes it and yields the same weights.
+    an interrupted call resumes it and yields the same weights. Torch's number of threads is kept.
 
     Args:
         data: Anything that :func:`~graph_transplant.load` accepts.
