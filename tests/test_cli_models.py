@@ -107,6 +107,8 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
     line = next(line for line in printed.out.splitlines() if line.startswith("AUROC"))
     assert line.split()[2] == f"{auroc:.3f}"
     assert all(str(folder / name) in printed.out for name in written)
+    # What the card warns of.
+    assert re.search(r"Only \d molecules were held out for testing", printed.err)
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "explain"])

@@ -350,10 +350,88 @@ def test_the_card_compares_validation_test_and_baseline() -> None:
         "made the calibration error on the test molecules worse: 0.010 → 0.050",
         "54.0 % of its predictions are right; always predicting the largest class",
         "76 % of the training molecules are active, 70 % of the validation ones and 52 % of the",
-        "It may be no better than guessing, which has AUROC 0.500",
+        "It is not shown to be better than guessing, which has AUROC 0.500",
         "Do not rely on its explanations",
     ):
         assert words in warned, words
+
+
+LATE, CHANCE = "is at the limit, so training had not ended", "is not shown to be better than always"
+FEW, BOUND = "were held out for validation, so the best epoch", "allowed, owing to"
+CONTRADICTORY = "have different classes there: no model can be right about all of them. Correct"
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "warning", "warned"),
+    [
+        ("training", {"epochs": 60, "best_epoch": 55, "stopped_early": False}, LATE, True),
+        ("training", {"epochs": 60, "best_epoch": 53, "stopped_early": False}, LATE, False),
+        ("training", {"epochs": 60, "best_epoch": 60, "stopped_early": True}, LATE, False),
+        ("training", {"best_epochs": [41, 300], "stopped_early": False}, LATE, True),
+        # The cosine schedule of this recipe is best towards its end.
+        (
+            "training",
+            {"epochs": 60, "best_epoch": 55, "stopped_early": False, "recipe": "strong"},
+            LATE,
+            False,
+        ),
+        (
+            "metrics",
+            {"intervals": {"accuracy": [0.5, 0.8]}, "baseline": {"accuracy": 0.52}},
+            CHANCE,
+            True,
+        ),
+        (
+            "metrics",
+            {"intervals": {"accuracy": [0.6, 0.8]}, "baseline": {"accuracy": 0.52}},
+            CHANCE,
+            False,
+        ),
+        ("training", {"sizes": {"train": 90, "validation": 49, "test": 300}}, FEW, True),
+        ("training", {"sizes": {"train": 90, "validation": 50, "test": 300}}, FEW, False),
+        ("temperature", 0.2, BOUND, True),
+        ("temperature", 20.0, BOUND, True),
+        ("temperature", 19.9, BOUND, False),
+        (
+            "data",
+            {"duplicates": {"graphs": 4, "distinct": 2, "differing": 2, "across": 0}},
+            CONTRADICTORY,
+            True,
+        ),
+    ],
+)
+def test_the_card_warns_where_it_is_due(
+    part: str, changes: Any, warning: str, warned: bool
+) -> None:
+    made = card()
+    made["training"]["metric"] = "accuracy"
+    made[part] = made[part] | changes if isinstance(changes, dict) else changes
+    check_description(made, "sample")
+    assert any(warning in text for text in said(Described(made))[0]) == warned
+
+
+@pytest.mark.parametrize(
+    ("forest", "interval", "warned", "words"),
+    [
+        (0.83, [-0.06, 0.02], True, "not shown to be better than a random forest on fingerprints"),
+        (0.80, [-0.03, 0.05], True, "difference +0.010 (95 % interval −0.030 to +0.050)"),
+        (0.90, [-0.15, -0.02], True, "It is worse than a random forest"),
+        (0.70, [0.02, 0.2], False, "It is better than a random forest"),
+        (0.82, None, True, "which takes seconds: AUROC 0.810 and 0.820"),
+        (0.79, None, False, "which takes seconds: AUROC 0.810 and 0.790"),
+    ],
+)
+def test_the_card_says_whether_a_forest_is_as_good(
+    forest: float, interval: list[float] | None, warned: bool, words: str
+) -> None:
+    made = card()
+    made["metrics"]["forest"] = {"auroc": forest}
+    if interval is not None:
+        made["metrics"]["over_forest"] = {"auroc": interval}
+    check_description(made, "sample")
+    warnings, findings = said(Described(made))
+    assert any(words in text for text in (warnings if warned else findings))
+    assert not any("random forest" in text for text in (findings if warned else warnings))
 
 
 @pytest.mark.parametrize("name", ["molecules", "motifs", "numbers"])

@@ -22,7 +22,7 @@ from graph_transplant.analysis import fit_temperature, reliability
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.metrics import measure
-from graph_transplant.models import TrainedModel, train
+from graph_transplant.models import TrainedModel, measuring, train
 from graph_transplant.models.description import check_description
 from graph_transplant.models.intervals import bootstrap_intervals
 from graph_transplant.report.card import render_card
@@ -634,6 +634,40 @@ def test_every_metric_but_those_of_calibration_has_an_interval(task: str) -> Non
     found = bootstrap_intervals(logits, targets, task)
     assert set(found) == set(measured) - {"ece", "adaptive_ece", "brier"}
     assert all(low < measured[name] < high for name, (low, high) in found.items())
+
+
+def test_intervals_of_differences_are_those_of_paired_resamples() -> None:
+    draw = torch.Generator().manual_seed(3)
+    targets = torch.eye(2)[torch.randint(2, (400,), generator=draw)]
+    right = targets.argmax(1)
+    one, other = (
+        torch.eye(2)[torch.where(torch.rand(400, generator=draw) < share, right, 1 - right)]
+        for share in (0.8, 0.6)
+    )
+    low, high = bootstrap_intervals(one, targets, "multiclass", rival=other)["accuracy"]
+    gains = (one * targets).sum(1) - (other * targets).sum(1)
+    spread = 1.96 * float(gains.std()) / 20
+    assert low == pytest.approx(float(gains.mean()) - spread, abs=0.01)
+    assert high == pytest.approx(float(gains.mean()) + spread, abs=0.01)
+    same = bootstrap_intervals(one, targets, "multiclass", rival=one)
+    assert set(same.values()) == {(0.0, 0.0)}
+
+
+def test_the_forest_counts_graphs_and_says_why_it_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = graphs_with(torch.rand(60, 12, generator=generator(1)).round(), "multilabel")
+    said: list[str] = []
+    for most, fitted in ((48, True), (47, False)):
+        monkeypatch.setattr(measuring, "MOST_FOREST", most)
+        model = train(store, **QUICK | {"forest": True}, note=said.append)
+        metrics = model.description["metrics"]
+        check_description(model.description, "it")
+        assert ("forest" in metrics) == fitted == ("forest_left_out" not in metrics)
+    (reason,) = said
+    assert "as there are 48 training graphs, more than 47: compare with" in reason
+    assert reason in render_card(model.description)
+    assert "forest" not in train(store, **QUICK).description["metrics"]
 
 
 def test_intervals_are_quantiles_of_resamples() -> None:

@@ -18,6 +18,9 @@ from graph_transplant.format import number, percent, points, units
 if TYPE_CHECKING:
     from torch import Tensor
 
+TEMPERATURES: Final = (0.2, 20.0)
+"""Lowest and highest temperature that calibration divides logits by."""
+
 TASKS: Final = ("multiclass", "multilabel", "regression")
 
 Compute = Callable[["Tensor", "Tensor", str], float | None]

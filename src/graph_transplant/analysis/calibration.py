@@ -7,21 +7,18 @@ graphs. The order of the classes, and so the accuracy, does not change.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.metrics import TASKS, measure
+from graph_transplant.metrics import TASKS, TEMPERATURES, measure
 from graph_transplant.scores import CALIBRATION_BINS, probabilities_of
-
-TEMPERATURES: Final = (0.2, 20.0)
-"""Lowest and highest temperature."""
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
-    """Find the temperature in :data:`TEMPERATURES` with the highest likelihood on held-out graphs.
+    """Find the temperature in 0.2 to 20 with the highest likelihood on held-out graphs.
 
     The negative log-likelihood is convex in the inverse temperature, so its slope crosses zero
     once. ``targets`` are one-hot; or 0, 1 and NaN (missing) for ``"multilabel"``, whose labels

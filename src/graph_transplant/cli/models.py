@@ -170,12 +170,16 @@ def remove_checkpoints(first: Path) -> None:
 
 
 def print_model(trained: TrainedModel) -> None:
-    """Print the metrics and training of a model."""
+    """Print the metrics and training of a model, and the warnings of its card."""
+    from graph_transplant.report.card_words import Described, said
+
     console = output()
     description = trained.description
     training, metrics = description["training"], description["metrics"]
     console.print()
     console.print(model_table(metrics))
+    for warning in said(Described(description))[0]:
+        note(warning)
     sizes, members = training["sizes"], training["ensemble"]
     networks = "" if members == 1 else f"{members} networks "
     epochs = training.get("best_epochs") or [training["best_epoch"]]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numba import config, from_dtype, njit, types
+from numba import from_dtype, njit, types
 from numba.core import event
 from numba.core.caching import FunctionCache
 
@@ -48,18 +48,19 @@ def helper(function: Function) -> Function:
 def compiled(function: Function) -> Function:
     """Compile a kernel that Python calls; annotations tell which types it is called with."""
     kernel: Any = helper(function)
-    if config.DISABLE_JIT:
-        return cast(Function, kernel)
-    compile_one = kernel.compile
+    if hasattr(kernel, "compile"):  # not with NUMBA_DISABLE_JIT
+        kernel.compile = _with_the_others(kernel.compile)
+        _called.append(kernel)
+    return cast(Function, kernel)
 
+
+def _with_the_others(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def compile_first(types: Any) -> Any:
         entry = compile_one(types)
         _first_use.compile_others()
         return entry
 
-    kernel.compile = compile_first
-    _called.append(kernel)
-    return cast(Function, kernel)
+    return compile_first
 
 
 def compile_all() -> None:

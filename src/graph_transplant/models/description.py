@@ -76,6 +76,8 @@ SCHEMA: Final[dict[str, Any]] = {
         **dict.fromkeys(("validation", "test", "test_uncalibrated"), _FIGURES),
         **dict.fromkeys(("baseline?", "forest?"), _FIGURES),
         "intervals": {"*": [float]},
+        "over_forest?": {"*": [float]},  # intervals of the differences to the forest
+        "forest_left_out?": str,  # why there is none
     },
     "saliency?": (None, _FIGURES),
     "training_graphs?": (None, str),

@@ -92,7 +92,7 @@ def train(
     """Train one model, calibrate it on the validation graphs and evaluate it on the test graphs.
 
     Patience depends on the size of the data set, as in the paper. With a ``checkpoint``, repeating
-    an interrupted call resumes it and yields the same weights.
+    an interrupted call resumes it and yields the same weights. Torch's number of threads is kept.
 
     Args:
         data: Anything that :func:`~graph_transplant.load` accepts.
@@ -246,6 +246,8 @@ def train(
     }
     trained = TrainedModel(network, temperature, scale, description)
     figures, reference = model_figures(trained, store, parts, chosen, forest=forest)
+    if "forest_left_out" in figures["metrics"]:
+        tell(figures["metrics"]["forest_left_out"])
     return replace(trained, description=plain({**description, **figures}), reference=reference)
 
 

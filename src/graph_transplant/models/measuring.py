@@ -29,7 +29,7 @@ from graph_transplant.targets import as_targets
 from graph_transplant.training import evaluate
 
 MOST_FOREST: Final = 10_000
-"""Maximum of training graphs times labels; beyond it, a random forest would take minutes."""
+"""Maximum of training graphs; beyond it, a random forest would take minutes."""
 
 _MOST_CLASSES_SHOWN: Final = 100
 _ROC_POINTS: Final = 100
@@ -133,10 +133,13 @@ def model_figures(
     metrics["test_uncalibrated"] = measure(ready(logits, 1.0), wanted, task)
     metrics["baseline"] = _baseline(targets[parts.train], wanted, task)
     metrics["intervals"] = bootstrap_intervals(outputs, wanted, task, seed=seed)
-    problems = len(train) * (1 if task == "multiclass" else len(names))
-    if forest and problems <= MOST_FOREST and refusal("forest", store) is None:
-        rival = fit_predict("forest", train, validation, test, metric=metric, seed=seed)
-        metrics["forest"] = measure(rival.test, wanted, task)
+    without = no_forest(store, len(train)) if forest else None
+    if without is not None:
+        metrics["forest_left_out"] = without
+    elif forest:
+        rival = fit_predict("forest", train, validation, test, metric=metric, seed=seed).test
+        metrics["forest"] = measure(rival, wanted, task)
+        metrics["over_forest"] = bootstrap_intervals(outputs, wanted, task, seed=seed, rival=rival)
     if task == "regression":
         found["scatter"] = _scatter(outputs[:, 0], wanted[:, 0])
         return found, reference
@@ -156,6 +159,21 @@ def model_figures(
     curves = {names[k]: roc_points(scores, wanted[:, k]) for k, scores in ranked.items()}
     found["roc"] = {name: curve for name, curve in curves.items() if curve} or None
     return found, reference
+
+
+def no_forest(store: GraphStore, training: int) -> str | None:
+    """Return why no random forest is fitted, as a sentence; ``None`` if one is."""
+    if training > MOST_FOREST:
+        return (
+            f"No random forest was fitted for comparison, as there are {training:,} training "
+            f"graphs, more than {MOST_FOREST:,}: compare with the method forest fits one."
+        )
+    if refusal("forest", store) is not None:
+        return (
+            "No random forest was fitted for comparison, as it needs SMILES, which saved graphs "
+            "do not keep: train on the table or SDF file that they were read from."
+        )
+    return None
 
 
 def _baseline(train: Tensor, wanted: Tensor, task: str) -> dict[str, float]:

@@ -9,12 +9,14 @@ from typing import Any
 from graph_transplant.experiments.verdict import NEAR_MAJORITY
 from graph_transplant.files import SKIPPED
 from graph_transplant.format import count, duration, listed, number, percent, units
-from graph_transplant.metrics import METRICS, no_better_than_random
+from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
 from graph_transplant.report.page import class_word, shortened
 
 SMALL_TEST = 200  # warn about fewer test graphs
+SMALL_VALIDATION = 50  # or fewer validation graphs
+LATE = 0.9  # warn if the best epoch comes after this share of the epochs allowed
+QUICK_FOREST = 10_000  # up to so many training graphs times labels, a forest takes seconds
 FAR_APART = 0.1  # warn if a test value or class share differs by more
-ALIKE = 0.03  # warn if a random forest is better by at least this
 FAR_BELOW = 0.05  # warn if the coverage of sets or intervals falls short by more
 SURE = 0.05  # significance level for differences in errors
 SAME_ECE = 0.01  # warn if calibration raises the calibration error by at least this
@@ -125,8 +127,9 @@ Finding = tuple[bool, str] | None
 def said(m: Described) -> tuple[list[str], list[str]]:
     """Warnings about the figures, and other findings."""
     judges = (
-        *(_small, _gap, _forest, _calibration, _against_baseline, _sets, _spread, _likeness),
-        *(_chance, _class_mix, _copies, _contradictions, _rare, _explanations),
+        *(_chance, _forest, _small, _few_to_validate, _late, _gap, _bound, _calibration),
+        *(_against_baseline, _sets, _spread, _likeness),
+        *(_class_mix, _copies, _contradictions, _rare, _explanations),
     )
     found = [finding for judge in judges if (finding := judge(m)) is not None]
     return [text for bad, text in found if bad], [text for bad, text in found if not bad]
@@ -138,7 +141,31 @@ def _small(m: Described) -> Finding:
         return None
     return True, (
         f"Only {count(tested, m.one)} {'was' if tested == 1 else 'were'} held out for testing: the "
-        "figures are rough, see their intervals."
+        "figures are rough, see their intervals. The folds of a comparison test on all."
+    )
+
+
+def _few_to_validate(m: Described) -> Finding:
+    held = m.training["sizes"]["validation"]
+    if held >= SMALL_VALIDATION:
+        return None
+    return True, (
+        f"Only {count(held, m.one)} {'was' if held == 1 else 'were'} held out for validation, so "
+        "the best epoch and the calibration owe much to chance: a larger share (--validation 0.2) "
+        "or more data would help."
+    )
+
+
+def _late(m: Described) -> Finding:
+    limit, best = m.training["epochs"], max(m.training.get("best_epochs") or [0])
+    best = max(best, m.training["best_epoch"])
+    # Recipes other than the paper's end with a cosine schedule, which is best towards its end.
+    allowed = LATE * limit if m.training.get("recipe", "paper") == "paper" else limit - 1
+    if m.training["stopped_early"] or best <= allowed:
+        return None
+    return True, (
+        f"The best epoch, {best} of {limit}, is at the limit, so training had not ended: more "
+        f"epochs (--epochs {2 * limit}) may give a better model."
     )
 
 
@@ -157,11 +184,42 @@ def _gap(m: Described) -> Finding:
 def _forest(m: Described) -> Finding:
     rival = (m.metrics.get("forest") or {}).get(m.main or "")
     if m.main is None or rival is None:
-        return None
+        without = m.metrics.get("forest_left_out")
+        return None if without is None else (False, without)
     what = "fingerprints" if m.one == "molecule" else "simple statistics"
-    return rival - m.metrics["test"][m.main] >= ALIKE, (
-        f"A random forest on {what} of the same training {m.noun} reaches "
-        f"{METRICS[m.main].word} {value_text(rival, m.main)}."
+    forests = m.training["sizes"]["train"] * (1 if m.task == "multiclass" else len(m.names))
+    takes = "seconds" if forests <= QUICK_FOREST else "minutes"
+    forest = f"a random forest on {what} of the same training {m.noun}, which takes {takes}"
+    gain = m.metrics["test"][m.main] - rival
+    low, high = (m.metrics.get("over_forest") or {}).get(m.main, (None, None))
+    figures = f"{METRICS[m.main].word} {value_text(m.metrics['test'][m.main], m.main)} and "
+    figures += f"{value_text(rival, m.main)}, difference {number(gain, sign=True)}"
+    if low is None or high is None:  # older models
+        return gain <= 0, f"Compared with {forest}: {figures}."
+    figures += f" (95 % interval {number(low, sign=True)} to {number(high, sign=True)})"
+    if low > 0:
+        return False, f"It is better than {forest}: {figures}."
+    if high < 0:
+        return True, (
+            f"It is worse than {forest}: {figures}. Use the forest, or try other options of the "
+            "network."
+        )
+    return True, (
+        f"It is not shown to be better than {forest}: {figures}. A comparison of both over several "
+        "folds would tell more."
+    )
+
+
+def _bound(m: Described) -> Finding:
+    temperature = m.all["temperature"]
+    if temperature not in TEMPERATURES or m.task == "regression":
+        return None
+    lowest = temperature == TEMPERATURES[0]
+    reason = "hardly any error" if lowest else "confidence that says nothing about correctness"
+    return True, (
+        f"Its temperature, {temperature:g}, is the {'lowest' if lowest else 'highest'} allowed, "
+        f"owing to {reason} on the validation {m.noun}: do not rely on its probabilities, or hold "
+        "out more for validation (--validation 0.2)."
     )
 
 
@@ -246,13 +304,15 @@ def _errors(m: Described, found: Mapping[str, Any]) -> str:
 
 def _chance(m: Described) -> Finding:
     interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
-    if m.main is None or m.main == "accuracy" or guess is None or not interval:
+    if m.main is None or guess is None or not interval or None in interval:
         return None
     if interval[0] > guess:
         return None
+    what = f"always predicting {m.baseline_name}" if m.main == "accuracy" else "guessing"
     return True, (
-        f"It may be no better than guessing, which has {METRICS[m.main].word} "
-        f"{value_text(guess, m.main)}: the interval goes down to {value_text(interval[0], m.main)}."
+        f"It is not shown to be better than {what}, which has {METRICS[m.main].word} "
+        f"{value_text(guess, m.main)}: the interval goes down to "
+        f"{value_text(interval[0], m.main)}. Train for more epochs, or on more or other data."
     )
 
 
@@ -284,7 +344,8 @@ def _copies(m: Described) -> Finding:
         return None
     return True, (
         f"{count(across, m.one)} held out for validation or test {'is' if across == 1 else 'are'} "
-        "also in the training part: the figures are too optimistic."
+        "also in the training part: the figures are too optimistic. Remove the copies, or use a "
+        "split that keeps them together."
     )
 
 
@@ -295,7 +356,7 @@ def _contradictions(m: Described) -> Finding:
     what = {"multiclass": "classes", "multilabel": "labels", "regression": "values"}[m.task]
     return m.task != "regression", (
         f"{count(differing, m.one)} with copies in the data {'has' if differing == 1 else 'have'} "
-        f"different {what} there: no model can be right about all of them."
+        f"different {what} there: no model can be right about all of them. Correct or remove them."
     )
 
 
