@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import signal
@@ -12,6 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -310,6 +312,72 @@ def test_a_checkpoint_that_lacks_something_is_named(begun: bytes, tmp_path: Path
         torch.save(content, file)
         with pytest.raises(DataError, match=message):
             train(two(), "drop-nodes", checkpoint=file, optimizer=SGD)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("state", "best"), [{}]),
+        (("state", "best", 0, "head.0.weight"), torch.zeros(())),
+        (("state", "best_epoch"), "one"),
+        (("state", "iterations"), [1]),
+        (("state", "history", 0, "train_loss"), "low"),
+        (("state", "history", 0), 7),
+        (("state", "patience"), [(("x", "y"), 0)] * 2),
+        (("state", "optimizer", "state"), {0: {"exp_avg": torch.zeros(1, 1)}}),
+        (("state", "optimizer", "state"), {0: 3}),
+        (("state", "optimizer", "param_groups", 0, "lr"), "fast"),
+        (("state", "scheduler"), {"step": 1}),
+        (("state",), 5),
+        (("identity",), torch.zeros(2)),
+        (("identity", "model"), torch.zeros(2)),
+    ],
+    ids=str,
+)
+def test_a_checkpoint_with_other_contents_is_refused_in_one_line(
+    path: tuple[Any, ...], value: Any, begun: bytes, tmp_path: Path
+) -> None:
+    file = tmp_path / "run"
+    file.write_bytes(begun)
+    content = torch.load(file, weights_only=True)
+    place: Any = content
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    torch.save(content, file)
+    with pytest.raises(DataError, match="delete it to start over") as caught:
+        train(two(), "drop-nodes", checkpoint=file, optimizer=SGD)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_unpacks_to_far_more_is_refused(begun: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    with ZipFile(io.BytesIO(begun)) as old, ZipFile(file, "w", ZIP_DEFLATED) as new:
+        for member in old.namelist():
+            new.writestr(member, old.read(member) + b"\0" * (64 << 20))
+    assert file.stat().st_size < 1 << 21
+    with pytest.raises(DataError, match="is damaged, or not a checkpoint; delete it to start over"):
+        train(two(), "drop-nodes", checkpoint=file, optimizer=SGD)
+    # Lists in lists that are the same: short in the file, without end as text.
+    deep: Any = []
+    for _ in range(60):
+        deep = [deep, deep]
+    torch.save({"format": "graph-transplant checkpoint 2", "identity": deep, "state": {}}, file)
+    with pytest.raises(DataError, match="is the checkpoint of another training"):
+        checkpoints.read(file, {"seed": 0})
+    identity = {"identity": {"seed": deep}, "format": "graph-transplant checkpoint 2", "state": {}}
+    torch.save(identity, file)
+    with pytest.raises(DataError, match=r"`seed` is .* there and 0 here"):
+        checkpoints.read(file, {"seed": 0})
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    (tmp_path / f"run.{os.getpid()}.part").symlink_to("/dev/full")
+    with pytest.raises(
+        GraphTransplantError, match=r"cannot write the checkpoint .*run: No space left on device$"
+    ):
+        train(two(), checkpoint=tmp_path / "run")
 
 
 def test_files_that_cannot_be_read_or_written_are_named(

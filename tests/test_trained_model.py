@@ -199,6 +199,35 @@ def test_another_format_says_which_version_wrote_it(folder: Path) -> None:
         assert "does not describe a model: `format` must be" in refused(folder)
 
 
+def test_a_newer_version_is_named_and_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewritten(folder, lambda d: d.update(version="1.10.0"))
+    for here in ("0.2.0", "1.9.3", "1.10.0rc1"):
+        monkeypatch.setattr("graph_transplant.models.description.__version__", here)
+        if here == "1.10.0rc1":
+            TrainedModel.load(folder)
+        else:
+            assert f"version '1.10.0' (format 1), which is newer than this one, {here}" in refused(
+                folder
+            )
+    # In a source tree that is not installed, it is not known.
+    monkeypatch.setattr("graph_transplant.models.description.__version__", "0+unknown")
+    TrainedModel.load(folder)
+    rewritten(folder, lambda d: d.update(format="graph-transplant model 2"))
+    assert "(format 2), which is newer than this one" in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
+def test_a_model_is_not_saved_through_links(models: Models, name: str, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / name).symlink_to(tmp_path / "precious")
+    with pytest.raises(GraphTransplantError, match=f"{name} is a link to "):
+        models["multiclass"][0].save(tmp_path / "model")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 def test_what_is_no_json_object_is_refused(folder: Path) -> None:
     for content in (b"", b"[]", b"\xff\xfe{}", b"[" * 200_000, b'{"a": NaN}', b"9" * 10_000):
         (folder / "model.json").write_bytes(content)
@@ -245,6 +274,16 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("training.class_weight", 3, "`training.class_weight` must be a list"),
         ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a finite number"),
         ("reliability", [], "`reliability` must be an object; got a list"),
+        ("reliability", {"before": [], "after": [{}]}, "`reliability.after[0].lower` must be"),
+        ("curve", [{"epoch": 1, "train_loss": "x"}], "`curve[0].train_loss` must be a finite"),
+        ("curve", [{"train_loss": 1.0}], "`curve[0].epoch` must be a non-negative integer"),
+        ("roc", {"a": [[0.0]]}, "`roc.a` must hold pairs of numbers"),
+        ("roc", {"a": []}, "`roc` must hold no empty curve"),
+        ("scatter", [[1.0, 2.0, 3.0]], "`scatter` must hold pairs of numbers"),
+        ("confusion", [[1]], "`confusion[0]` must have 6 entries, one per output; got 1"),
+        ("confusion", [], "`confusion` must have 6 entries, one per output; got 0"),
+        ("metrics.intervals", {"auroc": [0.5]}, "`metrics.intervals.auroc` must hold pairs"),
+        ("training.best_epochs", [], "`training.best_epochs` must not be empty"),
     ],
 )
 def test_every_field_is_checked(folder: Path, field: str, value: object, says: str) -> None:

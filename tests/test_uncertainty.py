@@ -331,6 +331,22 @@ def test_fingerprints_are_circular_environments() -> None:
 
 
 @pytest.mark.data
+def test_negative_zeros_are_zeros_to_similarity() -> None:
+    def pairs(zero: float) -> GraphStore:
+        x = torch.tensor([[1.0, zero], [zero, 1.0]]).repeat(3, 1)
+        return GraphStore(
+            x=x,
+            edge_index=torch.tensor([[0, 1], [1, 0]]).repeat(1, 3),
+            edge_attr=torch.tensor([[zero], [1.0]]).repeat(3, 1),
+            y=torch.zeros(3, dtype=torch.long),
+            node_counts=torch.full((3,), 2),
+            edge_counts=torch.full((3,), 2),
+        )
+
+    one, other = (fingerprints(pairs(zero), *label_columns(pairs(zero))) for zero in (0.0, -0.0))
+    assert np.array_equal(one, other)
+
+
 def test_similarity_ranks_molecules_as_ecfp4_does(data_dir: Path) -> None:
     pytest.importorskip("rdkit")
     from scipy.stats import spearmanr

@@ -9,13 +9,16 @@ import copy
 import json
 import math
 import os
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Final
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 import torch
@@ -29,8 +32,8 @@ _FORMAT: Final = "graph-transplant checkpoint 2"
 
 # Errors from reading a damaged file.
 _DAMAGE: Final = (
-    *(OSError, RuntimeError, EOFError, LookupError, TypeError, ValueError),
-    *(UnpicklingError, BadZipFile),
+    *(OSError, RuntimeError, EOFError, LookupError, TypeError, ValueError, AttributeError),
+    *(UnpicklingError, BadZipFile, zlib.error, struct.error, ArithmeticError, AssertionError),
 )
 
 # Depth to which modules and other objects, which may have cycles, are described.
@@ -67,12 +70,17 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
         raise GraphTransplantError(f"cannot read the checkpoint {path}: {problem}") from None
     try:
         with file, ZipFile(file) as archive:
-            if archive.testzip():  # torch does not verify checksums
+            # As torch writes them, members are not packed: small files cannot hold large tensors.
+            packed = any(member.compress_type != ZIP_STORED for member in archive.infolist())
+            held = sum(member.file_size for member in archive.infolist())
+            # Checked as torch does not verify checksums.
+            if packed or held > path.stat().st_size or archive.testzip():
                 raise BadZipFile
             file.seek(0)
             found = torch.load(file, map_location="cpu", weights_only=True)
-        known = found["format"] == _FORMAT
-        there, state = found["identity"], found["state"]
+        known, state = found["format"] == _FORMAT, dict(found["state"])
+        wanted = json.loads(json.dumps(identity))
+        difference = next(_differences(found["identity"], wanted), None) if known else None
     except _DAMAGE:
         raise CheckpointError(
             f"{path} is damaged, or not a checkpoint; delete it to start over"
@@ -81,12 +89,13 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
         raise CheckpointError(
             f"{path} is not a checkpoint of this version; delete it to start over"
         )
-    for name, one, other in _differences(there, json.loads(json.dumps(identity))):
+    if difference is not None:
+        name, one, other = difference
         raise CheckpointError(
             f"{path} is the checkpoint of another training: `{name}` is {_short(one)} there and "
             f"{_short(other)} here; delete it to start over"
         )
-    return dict(state)
+    return state
 
 
 def _differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -104,8 +113,27 @@ def _differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, An
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value)
+    try:
+        # In parts: a file can nest lists so that the whole text would fill the memory.
+        text = "".join(islice(json.JSONEncoder().iterencode(value), 100))
+    except (TypeError, ValueError):
+        return f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]}…"
+
+
+def _alike(value: Any, template: Any) -> bool:
+    """Whether a value from a file has the keys and types of a template."""
+    if isinstance(template, Mapping):
+        return (
+            isinstance(value, Mapping)
+            and value.keys() == template.keys()
+            and all(_alike(value[key], part) for key, part in template.items())
+        )
+    if isinstance(template, list | tuple):
+        same = isinstance(value, list | tuple) and len(value) == len(template)
+        return same and all(map(_alike, value, template))
+    numbers = isinstance(template, int | float) and isinstance(value, int | float)
+    return numbers or template is None or value is None or isinstance(value, type(template))
 
 
 def settings_of(module: object, depth: int = _DEPTH) -> Any:
@@ -247,9 +275,25 @@ class Run:
         if state is None:
             return
         try:
-            for module, saved in zip(self.modules, state["modules"], strict=True):
-                module.load_state_dict(saved)
+            for name in ("best", "modules"):  # the first is loaded again at the end of training
+                for module, saved in zip(self.modules, state[name], strict=True):
+                    module.load_state_dict(saved)
+            template = self.state()
+            for name in ("scheduler", "patience", "best_epoch", "iterations"):
+                if not _alike(state[name], template[name]):
+                    raise ValueError(f"`{name}` has other parts")
             self.optimizer.load_state_dict(state["optimizer"])
+            # Torch checks neither: the next step would fail.
+            groups = _alike(
+                self.optimizer.state_dict()["param_groups"], template["optimizer"]["param_groups"]
+            )
+            shapes = all(
+                not isinstance(value, Tensor) or not value.dim() or value.shape == parameter.shape
+                for parameter, values in self.optimizer.state.items()
+                for value in values.values()
+            )
+            if not (groups and shapes):
+                raise ValueError("`optimizer` has other parts")
             if self.scheduler is not None:
                 self.scheduler.load_state_dict(state["scheduler"])
             for patience, (best, waited) in zip(
@@ -259,8 +303,12 @@ class Run:
             self.best, self.best_epoch = state["best"], state["best_epoch"]
             self.iterations = state["iterations"]
             self.history = [EpochLog(**log) for log in state["history"]]
-        except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+            values = [value for log in state["history"] for value in log.values()]
+            if not all(isinstance(value, int | float | dict) for value in values):
+                raise ValueError("`history` must be numbers")
+        except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as problem:
+            reason = " ".join(str(problem).split())[:300]
             raise CheckpointError(
-                f"the checkpoint {path} does not fit the training: {problem}; delete it to start "
+                f"the checkpoint {path} does not fit the training: {reason}; delete it to start "
                 "over"
             ) from None

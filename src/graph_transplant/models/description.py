@@ -124,15 +124,27 @@ def check_description(document: object, where: str) -> None:
             f"{where} does not describe a model: `format` must be {FORMAT_LINE!r}; got "
             f"{_shown(given.get('format'))}"
         )
-    if int(written[1]) != FORMAT:
+    found = f"{where} was written by version {_shown(given.get('version'))} (format {written[1]})"
+    here = _release(__version__)  # unknown in a source tree that is not installed
+    if int(written[1]) > FORMAT or (here and _release(given.get("version")) > here):
         raise DataError(
-            f"{where} was written by version {_shown(given.get('version'))} (format {written[1]}); "
-            f"this is {__version__}, which reads format {FORMAT}: load it with that version, or "
-            "train again"
+            f"{found}, which is newer than this one, {__version__} (format {FORMAT}): update "
+            "graph-transplant, or train again"
+        )
+    if int(written[1]) < FORMAT:
+        raise DataError(
+            f"{found}; this is {__version__}, which reads format {FORMAT}: load it with that "
+            "version, or train again"
         )
     problem = _problem(given, SCHEMA, "") or _mismatch(given)
     if problem:
         raise DataError(f"{where}: {problem}")
+
+
+def _release(version: object) -> tuple[int, ...]:
+    """Return the numbers of a version such as 0.2.1; none if it is unknown."""
+    known = re.match(r"[0-9]{1,6}(\.[0-9]{1,6}){1,3}(?![0-9])", str(version))
+    return tuple(map(int, known[0].split("."))) if known else ()
 
 
 def _mismatch(document: Mapping[str, Any]) -> str:

@@ -53,11 +53,11 @@ def fingerprints(store: GraphStore, of_nodes: Mask, of_edges: Mask) -> Words:
         batch = piece.batch(np.arange(len(piece)))
         node = np.diff(batch.row_ptr).astype(np.uint64)
         edge = np.zeros(batch.num_edges, np.uint64)
-        # Weighted sums of bit patterns, modulo 2^64.
+        # Weighted sums of bit patterns, modulo 2^64. Adding 0 turns negative zeros into zeros.
         if batch.x is not None and of_nodes.any():
-            node = batch.x.numpy().view(np.uint32).astype(np.uint64) @ of_node
+            node = (batch.x + 0.0).numpy().view(np.uint32).astype(np.uint64) @ of_node
         if batch.edge_attr is not None and of_edges.any():
-            edge = batch.edge_attr.numpy().view(np.uint32).astype(np.uint64) @ of_edge
+            edge = (batch.edge_attr + 0.0).numpy().view(np.uint32).astype(np.uint64) @ of_edge
         parts.append(circles(batch.ptr, batch.row_ptr, batch.column, node, edge))
     return np.concatenate(parts)
 
