@@ -20,6 +20,9 @@ SKIPPED = "skipped.csv"
 COMMANDS = "commands.txt"
 """File that lists the commands that produced the records beside it."""
 
+ASKED = "asked.json"
+"""File with the methods that were asked for last; the records beside it may hold more."""
+
 
 @contextmanager
 def writing(path: str | Path, note: str = "") -> Iterator[None]:

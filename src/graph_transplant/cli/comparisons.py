@@ -267,7 +267,7 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
     """
     from graph_transplant.experiments.across import across as rank
     from graph_transplant.experiments.results import read_results
-    from graph_transplant.experiments.verdict import join_verdicts
+    from graph_transplant.experiments.sentences import join_verdicts
     from graph_transplant.report import render_across
 
     every = [read_results(one, selection=selection(select)) for one in directories]
@@ -386,7 +386,8 @@ def print_results(results: Results) -> None:
     several = len(results.verdicts) > 1
     for group, verdict in results.verdicts.items():
         where = f"{group.network}: " if several and group.network else ""
-        style = {"better": "bold green", "worse": "bold red"}.get(verdict.kind, "bold")
+        kind = "open" if verdict.floor else verdict.kind
+        style = {"better": "bold green", "worse": "bold red"}.get(kind, "bold")
         console.print(Text(where + verdict.sentence, style=style))
         if verdict.next:
             console.print(Text(where + verdict.next))

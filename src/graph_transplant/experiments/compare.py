@@ -45,12 +45,13 @@ from graph_transplant.experiments.protocol import (
     check_conditions,
 )
 from graph_transplant.experiments.records import RecordStore
-from graph_transplant.experiments.results import Results
+from graph_transplant.experiments.results import Results, write_asked
 from graph_transplant.experiments.selection import SELECTIONS, method_key
 from graph_transplant.experiments.trial import Finished, Job, Own, remove_checkpoint
 from graph_transplant.experiments.verdict import EQUAL_WITHIN
-from graph_transplant.files import COMMANDS, SKIPPED, keep_inputs, write_atomically
+from graph_transplant.files import ASKED, COMMANDS, SKIPPED, keep_inputs, write_atomically
 from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs.tensors import repeats as repeats_of
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.settings import (
@@ -75,7 +76,7 @@ DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
 
 MOLECULE_RIVALS = ("forest", "majority")
 
-WRITTEN = (SKIPPED, "summary.csv", COMMANDS, "report.html")
+WRITTEN = (SKIPPED, ASKED, "summary.csv", COMMANDS, "report.html")
 """Files that a comparison replaces in its directory."""
 
 CLASSICAL_GROUP = "classical"
@@ -294,7 +295,12 @@ def compare(
             trials = map(Trial.of_record, records)
             kept = {trial: read_predictions(path_of(Path(folder), trial)) for trial in trials}
             results = replace(results, outputs={k: v for k, v in kept.items() if v is not None})
-    results = replace(results, records=records)
+    results = replace(
+        results,
+        records=records,
+        asked=frozenset(trial.method for trial in wanted),
+        contradictory=_contradictory(store),
+    )
     if results.directory is not None:
         write_atomically(results.directory / "summary.csv", results.to_csv())
     return results
@@ -310,6 +316,7 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
+        write_asked(directory, {trial.method for trial in run.trials}, _contradictory(run.store))
         there = {Trial.of_record(record) for record in writer.records}
         missing = [trial for trial in run.trials if trial not in there]
         if len(missing) < len(run.trials):
@@ -334,6 +341,11 @@ def _run(run: Run, engine: str, fresh: bool) -> list[Record]:
         with suppress(OSError):  # not there, or with checkpoints of other trials
             (directory / CHECKPOINTS).rmdir()
         return records
+
+
+def _contradictory(store: GraphStore) -> int:
+    """Number of graphs with identical copies whose targets differ, where copies were looked for."""
+    return 0 if store.duplicates is None else repeats_of(store.duplicates, store.y)[1]
 
 
 def _own_models(model: Names | OwnModels) -> OwnModels:

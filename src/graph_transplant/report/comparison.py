@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 
-from graph_transplant.classical import CLASSICAL
 from graph_transplant.config import TrainConfig
-from graph_transplant.experiments.protocol import BASELINE, Record, one_split
+from graph_transplant.experiments.protocol import Record, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key
-from graph_transplant.experiments.verdict import Verdict, headline, is_classical
+from graph_transplant.experiments.sentences import joint_headline
+from graph_transplant.experiments.verdict import Verdict, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
-from graph_transplant.format import capital, count, duration
+from graph_transplant.format import count, duration
 from graph_transplant.methods import METHODS
 from graph_transplant.metrics import METRICS
 from graph_transplant.recipes import MODELS
@@ -149,7 +149,7 @@ def _render(
     compared = {one.group: one.verdict for one in sections}
     # The headline is about the easiest condition only.
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
-    said, verdict = headline(first_of, results.reference), lead.verdict
+    said, verdict = joint_headline(first_of, results.reference), lead.verdict
     network = f"{lead.group.network}: " if lead.group.network else ""
     commands = _commands(results)
     versions = ", ".join(sorted({one["settings"].get("version", "") for one in results.chosen}))
@@ -196,16 +196,10 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
             command = re.sub(r" --repeats[ =]\S+", "", commands[-1])
             command += f" --repeats {verdict.repeats}"
         steps.append((verdict.next, command))
-    plainly = results.reference == BASELINE and verdict.kind in ("none", "worse", "equal")
-    method = verdict.best or (BASELINE if plainly else "")
-    if verdict.winner and is_classical(verdict.winner):
-        rival = capital(CLASSICAL[method_key(verdict.winner)].words)
-        steps.append((f"{rival} is the simplest choice: nothing that was tried beats it.", ""))
+    text, method = verdict.advice
+    if text and not method:
+        steps.append((text, ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
-        until = "Until that is settled, plain" if verdict.next else "Plain"
-        text = f"{until} training is the simplest choice:"
-        if verdict.best:
-            text = f"Train one model with {method}, calibrate and keep it:"
         own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
         steps.append((text, _train(next(own), commands)))
     if not verdict.compared:
@@ -283,7 +277,8 @@ def notebook_html(results: Results) -> str:
         (results.verdicts[group], ranking(group, part), _picture(part))
         for group, part in results.groups.items()
     ]
-    return render("notebook.html", title=FIGURES["forest"].title, parts=parts)
+    title, _ = FIGURES["forest"].words(results)
+    return render("notebook.html", title=title, parts=parts, notes=results.notes)
 
 
 def _picture(part: Results) -> str:
