@@ -44,8 +44,8 @@ CAVEATS: Final[Mapping[str, str]] = {
     "figures depend on the bound and are not comparable; use the uncalibrated ones.",
     "GT010": "Saliency is no better than random for {methods}: removing the most salient nodes, or "
     "keeping only them, changes predictions no more than random nodes do; do not explain with it.",
-    "GT011": "{copies} with identical copies have different targets there: no model can be right "
-    "about all of them; check the table for repeated measurements.",
+    "GT011": "Identical copies of {copies} have different targets: no model can be right about all "
+    "of them; check the table for repeated measurements.",
     "GT012": "Wrong or fewer labels affect only the training graphs: early stopping and selection "
     "use all validation graphs with their true labels, so that real noise may hurt more.",
     "GT013": "The attack ignores the gradient through the random-walk features of the recipe "
