@@ -392,9 +392,9 @@ def test_what_next_says_how_small_a_difference_would_be_found_and_how_many_repea
     detectable = quantiles * error
     assert verdict.next == (
         f"Detectable difference (80 % power, 5 folds): {100 * detectable:.1f} points. Neither more "
-        "folds nor more repeats would settle a difference of +2.0 points: training sets overlap "
-        f"too much. About {(detectable / 0.02) ** 2:.0f} times as many graphs would, or more data "
-        "sets."
+        "folds nor more repeats (up to 100 trainings of a method) would settle a difference of "
+        "+2.0 points: training sets overlap too much. About "
+        f"{(detectable / 0.02) ** 2:.0f} times as many graphs would, or more data sets."
     )
     # Runs of one split do not overlap: with z, (1.96 + 0.84)² (0.067 / 0.02)² = 88, and a few more.
     (runs,) = verdicts(official("vanilla", PLAIN) + official("a", UNSURE))

@@ -268,6 +268,13 @@ def test_left_over_trials_of_other_methods_do_not_decide(tmp_path: Path) -> None
     done = Results([*plain, *rival, *made_up("a", BETTER)], asked=frozenset({"vanilla", "forest"}))
     (verdict,) = done.verdicts.values()
     assert verdict.best == "a"
+    # A group of which nothing was asked for is judged as a whole.
+    other = made_up("b", PLAIN[:2], model="gin")
+    found = Results([*plain, *rival, *other], asked=frozenset({"vanilla", "forest"})).verdicts
+    assert any(
+        "b reaches" in verdict.headline or "b is not" in verdict.headline
+        for verdict in found.values()
+    )
     # The correction still counts every test.
     two = made_up("a", BETTER), made_up("b", [0.61, 0.50, 0.60])
     some = judged(plain, *two, asked=frozenset({"vanilla", "a"}))
@@ -375,7 +382,7 @@ def test_training_at_its_limit_is_named_per_method() -> None:
     (caveat,) = [one for one in Results(records).caveats if one.code == "GT001"]
     assert caveat.values == {
         "epochs": "100 epochs",
-        "methods": "a (3 of 5 trials) and vanilla (5 of 5 trials)",
+        "methods": "vanilla (5 of 5 trials) and a (3 of 5 trials)",
     }
     # Three epochs are few even where the first was the best; the plural is right for one.
     for epochs in (3, 1):

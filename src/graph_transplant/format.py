@@ -33,7 +33,7 @@ def points(value: float | None, digits: int = 1, *, sign: bool = True) -> str:
 
 
 def ratio(value: float) -> str:
-    """Format a ratio with two significant digits below 10."""
+    """Format a ratio, with a decimal below 10."""
     if value < 0.1:
         return f"{value:.1g}"
     return number(value, 1) if value < 9.95 else f"{value:,.0f}"

@@ -32,7 +32,7 @@ from graph_transplant.cli.data import (
     write_skipped,
 )
 from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
-from graph_transplant.format import capital, listed, p_value
+from graph_transplant.format import capital, listed, number, p_value
 from graph_transplant.metrics import deciding
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
             counts = (row.wins, row.ties, row.losses) if row else (None,) * 3
             table.add_row(
                 Text(name),
-                f"{place:.2f}",
+                number(place, 2),
                 *(cell(value, "d") for value in counts),
                 p_value(row.p_value if row else None),
                 p_value(row.p_holm if row else None),
@@ -419,8 +419,8 @@ def results_table(results: Results, *, few: bool = False) -> Table:
         table.add_column(name, no_wrap=True)
     for name in columns:
         table.add_column(name.lower() if name[1:2].islower() else name, justify="right")
-    for number, one in enumerate(found):
-        if number:
+    for index, one in enumerate(found):
+        if index:
             table.add_row()
         titles = [column.title for column in one.columns]
         for place, row in enumerate(one.rows):

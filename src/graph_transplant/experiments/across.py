@@ -23,7 +23,7 @@ from graph_transplant.experiments.statistics import (
     wilcoxon,
 )
 from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT, Row, is_classical
-from graph_transplant.format import count, listed, p_words
+from graph_transplant.format import count, listed, number, p_words
 from graph_transplant.metrics import METRICS
 
 
@@ -190,7 +190,7 @@ def _sentence(found: Across, harder: int) -> str:
     parts = [
         (
             f"Over {blocks} data sets with {found.model}, {listed(best)} {share} the best average "
-            f"rank, {first:.2f} among {len(found.methods)} methods."
+            f"rank, {number(first, 2)} among {len(found.methods)} methods."
         ),
         (
             f"The methods {'differ' if differ else 'are not shown to differ'} (Friedman's test, "

@@ -23,6 +23,9 @@ from graph_transplant.recipes import RECIPES
 if TYPE_CHECKING:
     from graph_transplant.experiments.results import Group, Results
 
+MOST_NAMED = 6
+"""Most methods that a caveat names."""
+
 LAST_EPOCHS = 10
 """A best epoch this close to the limit may not be the best."""
 
@@ -106,13 +109,19 @@ def _short_training(records: Sequence[Record]) -> Iterator[Caveat]:
         if record["epochs"] >= allowed and best > min(0.9 * allowed, allowed - LAST_EPOCHS):
             late[record["method"]] += 1
             epochs.add(allowed)
-    methods = [
-        f"{name} ({number} of {count(trained[name], 'trial')})"
-        for name, number in sorted(late.items())
-        if 2 * number > trained[name]
-    ]
+    methods = _shares(
+        {name: (n, trained[name]) for name, n in late.items() if 2 * n > trained[name]}
+    )
     if methods:
-        yield Caveat("GT001", {"epochs": count(max(epochs), "epoch"), "methods": listed(methods)})
+        yield Caveat("GT001", {"epochs": count(max(epochs), "epoch"), "methods": methods})
+
+
+def _shares(trials: Mapping[str, tuple[int, int]]) -> str:
+    """List the methods with the largest shares of their trials."""
+    order = sorted(trials.items(), key=lambda item: (-item[1][0] / item[1][1], item[0]))
+    texts = [f"{name} ({some} of {count(of, 'trial')})" for name, (some, of) in order]
+    rest = len(texts) - MOST_NAMED
+    return listed([*texts[:MOST_NAMED], count(rest, "other method")] if rest > 0 else texts or [""])
 
 
 def _unfinished(results: Results) -> Iterator[Caveat]:
@@ -185,16 +194,12 @@ def _bounded_temperature(records: Sequence[Record]) -> Iterator[Caveat]:
             found.setdefault(record["method"], []).append(temperature)
     at_bound = {
         name: [value for value in values if not TEMPERATURES[0] < value < TEMPERATURES[1]]
-        for name, values in sorted(found.items())
+        for name, values in found.items()
     }
-    methods = [
-        f"{name} ({len(values)} of {count(len(found[name]), 'trial')})"
-        for name, values in at_bound.items()
-        if values
-    ]
+    methods = {n: (len(own), len(found[n])) for n, own in at_bound.items() if own}
     if methods:
         bounds = {f"{value:g}" for values in at_bound.values() for value in values}
-        yield Caveat("GT009", {"values": listed(sorted(bounds)), "methods": listed(methods)})
+        yield Caveat("GT009", {"values": listed(sorted(bounds)), "methods": _shares(methods)})
 
 
 def _about_trials(records: Sequence[Record]) -> Iterator[Caveat]:

@@ -238,11 +238,12 @@ class Results:
             for record in self.chosen
             if _whole(record.get("chosen", record)["method"]) in asked
         }
-        return [
+        judged = [
             name
             for name in self.methods
             if name in named or name == self.reference or trials[name] >= self.planned
         ]
+        return judged or self.methods
 
     @property
     def planned(self) -> int:

@@ -74,8 +74,9 @@ REMEDIES: Final = {
     "repeats": " About {repeats} repeats would settle a difference of {gap}.",
     "folds": " About {folds} folds × {repeats}, as a new comparison, would settle a difference of "
     "{gap}: larger training sets narrow the interval at the least cost.",
-    "graphs": " Neither more folds nor more repeats would settle a difference of {gap}: training "
-    "sets overlap too much. About {times} times as many graphs would, or more data sets{fewer}.",
+    "graphs": " Neither more folds nor more repeats (up to 100 trainings of a method) would settle "
+    "a difference of {gap}: training sets overlap too much. About {times} times as many graphs "
+    "would, or more data sets{fewer}.",
 }
 
 ADVICE: Final = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from graph_transplant.classical import CLASSICAL
@@ -37,6 +37,9 @@ FOLDS = (5, 10)
 
 LEAST_TESTED = 10
 """Fewest graphs in a test fold that may be advised."""
+
+MOST_TRAININGS = 100
+"""Most trainings of a method that may be advised."""
 
 Row = dict[str, Any]
 Family = Literal["gains", "baseline", "baselines", "controls", "floor"]
@@ -147,7 +150,7 @@ class Verdict:
     kind: Literal["better", "worse", "equal", "none", "open"]
     group: Group
     reference: str
-    rows: tuple[Row, ...]  # the methods that are judged, best first
+    rows: tuple[Row, ...] = field(repr=False)  # the networks that are judged, best first
     why: Literal["", "alone", "no reference", "no pairs", "no spread"] = ""
     best: str | None = None
     winner: str | None = None
@@ -158,7 +161,7 @@ class Verdict:
     controls: tuple[Finding, ...] = ()
     baseline: Finding | None = None
     baseline_gain: Finding | None = None
-    baseline_row: Row | None = None
+    baseline_row: Row | None = field(default=None, repr=False)
     networks: int = 0
     floor: Floor | None = None
     remedy: Remedy | None = None
@@ -323,6 +326,7 @@ def _remedy(found: Finding, part: Results, rows: Sequence[Row]) -> Remedy:
             if not math.isinf(pairs):
                 times = math.ceil(pairs / more)
                 options.append((more * times, more, times))
+    options = [option for option in options if option[0] <= MOST_TRAININGS]
     if not options:
         # Standard errors shrink with the root of the number of graphs.
         return replace(none, kind="graphs", graphs=(row["detectable"] / found.difference) ** 2)

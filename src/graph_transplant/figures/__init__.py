@@ -95,7 +95,7 @@ FIGURES: dict[str, Chart] = {
     "forest": Chart(
         "Difference to {reference}",
         "Large dots are mean differences to {reference}, bars their 95 % intervals, small dots "
-        "single {fold}s. A filled dot differs significantly, a hollow one does not: p is corrected "
+        "single {fold}s. Filled: significant; hollow: a difference is not shown. p is corrected "
         "for the number of methods, bars are not. Bars within the grey band are practically equal "
         "to {reference}.",
         charts.forest,
@@ -203,7 +203,7 @@ FIGURES: dict[str, Chart] = {
     "ranks": Chart(
         "Average ranks",
         "Average rank of each method over the data sets; 1 is best. Bars are as long as the "
-        "critical difference: methods whose bars overlap do not differ significantly (Nemenyi’s "
+        "critical difference: methods whose bars overlap are not shown to differ (Nemenyi’s "
         "test, 5 %; an approximation that finds too much with few data sets).",
         studies.ranks,
         studies.ranks_data,
