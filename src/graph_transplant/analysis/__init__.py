@@ -9,13 +9,13 @@ from graph_transplant.analysis.attack import (
     robustness,
 )
 from graph_transplant.analysis.calibration import (
-    TEMPERATURES,
     calibration,
     fit_temperature,
     reliability,
 )
 from graph_transplant.analysis.explanations import saliency_quality
 from graph_transplant.analysis.samples import sample_quality
+from graph_transplant.metrics import TEMPERATURES
 
 __all__ = [
     "TEMPERATURES",

@@ -7,17 +7,14 @@ graphs. The order of the classes, and so the accuracy, does not change.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.metrics import TASKS, measure
+from graph_transplant.metrics import TASKS, TEMPERATURES, measure
 from graph_transplant.scores import CALIBRATION_BINS, probabilities_of
-
-TEMPERATURES: Final = (0.2, 20.0)
-"""Lowest and highest temperature. Without held-out errors, lower ones always fit better."""
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, task: str = "multiclass") -> float:
