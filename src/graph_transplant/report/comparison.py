@@ -197,8 +197,8 @@ def _next(results: Results, lead: Section, commands: Sequence[str]) -> list[tupl
             command += f" --repeats {verdict.repeats}"
         steps.append((verdict.next, command))
     text, method = verdict.advice
-    if text and not method:
-        steps.append((text, ""))
+    if text and not method:  # a classical method, or nothing yet: more trials come second
+        steps.insert(0, (text, ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
         own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
         steps.append((text, _train(next(own), commands)))
