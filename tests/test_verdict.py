@@ -100,8 +100,8 @@ def test_several_controls_are_corrected_for_each_other() -> None:
     controls = with_gain("label-smoothing", NEARLY), with_gain("drop-nodes:ratio=0.4", other)
     verdict = judged(plain, best, *controls)
     assert verdict.headline.endswith(
-        "; differences from label-smoothing (+8.8 points) and drop-nodes:ratio=0.4 (+8.6 points) "
-        "alone are not shown"
+        "; a difference from label-smoothing (+8.8 points) or drop-nodes:ratio=0.4 (+8.6 points) "
+        "alone is not shown"
     )
     p_values = [corrected(np.subtract(GAIN, gains))[3] for gains in (NEARLY, other)]
     assert [one.p for one in verdict.controls] == pytest.approx(holm(p_values))
@@ -270,11 +270,8 @@ def test_left_over_trials_of_other_methods_do_not_decide(tmp_path: Path) -> None
     assert verdict.best == "a"
     # A group of which nothing was asked for is judged as a whole.
     other = made_up("b", PLAIN[:2], model="gin")
-    found = Results([*plain, *rival, *other], asked=frozenset({"vanilla", "forest"})).verdicts
-    assert any(
-        "b reaches" in verdict.headline or "b is not" in verdict.headline
-        for verdict in found.values()
-    )
+    found = Results([*plain, *other], asked=frozenset({"vanilla"})).verdicts
+    assert [one.headline.split()[0] for one in found.values()] == ["vanilla", "b"]
     # The correction still counts every test.
     two = made_up("a", BETTER), made_up("b", [0.61, 0.50, 0.60])
     some = judged(plain, *two, asked=frozenset({"vanilla", "a"}))

@@ -35,7 +35,7 @@ CLAUSES: Final[Mapping[str, str]] = {
     # A control beside the best method, or the best method being a control.
     "control": "{other} alone {gains} {gain}: a difference between the two is not shown",
     "control, equal": "{other} alone is practically equal to it",
-    "controls": "differences from {others} alone are not shown",
+    "controls": "a difference from {others} alone is not shown",
     "transplant": "{other} {gains} {gain}: a difference between the two is not shown",
     "transplant, equal": "{other} is practically equal to it",
     "transplant, better": "{other} is worse than {method} by {gap}",
@@ -184,7 +184,7 @@ def _controls(verdict: Verdict) -> Iterator[tuple[str, dict[str, str]]]:
     metric = METRICS[verdict.metric]
     if len(found) > 1:
         names = [f"{one.other} ({metric.gap_words(gains[one.other])})" for one in found]
-        yield "controls", {"others": listed(names)}
+        yield "controls", {"others": listed(names, "or")}
         return
     for one in found:
         gain = gains[one.other]

@@ -195,8 +195,8 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
         said = f"This was found {lead.group.condition.words}. Compare on all graphs as they are"
         whole = call.compare(label_noise=None, train_fraction=None) if call else ""
         steps.append((f"{said} before you train a model{':' if whole else '.'}", whole))
-    elif text and not method:
-        steps.append((text, ""))
+    elif text and not method:  # a classical method, or nothing yet: more trials come second
+        steps.insert(0, (text, ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
         own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
         steps.append((text, call.train(next(own)) if call else ""))
