@@ -289,7 +289,7 @@ def test_the_table_of_numbers_shows_errors_and_one_kind_of_minus(capfd: Captured
         record["test"]["rmse"] = 12.5 if record["method"] == "vanilla" else 4321.0
     output().print(results_table(Results(records)))
     heading, first, second = capfd.readouterr().out.splitlines()
-    expected = "method model R² difference p time effect p alone RMSE"
+    expected = "method model R² difference p time effect p (uncorrected) RMSE"
     assert " ".join(heading.split()) == expected
     # The mean of vanilla is a little below zero, and zero has no sign.
     assert first.split()[2:5] == ["0.000", "±", "0.100"]

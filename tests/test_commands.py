@@ -178,7 +178,7 @@ def test_a_folder_of_an_earlier_version_has_a_page_without_unknown_commands(here
     noted = (here / "c/commands.txt").read_text().strip()
     (here / "c" / CALLS).unlink()
     results = read_results("c")
-    assert results.asked(next(iter(results.groups))) is None
+    assert {part.asked for part in results.groups.values()} == {None}
     assert printed(results.report()) == [noted]
     (here / "c/commands.txt").unlink()
     assert printed(read_results("c").report()) == []
@@ -190,24 +190,29 @@ def test_the_latest_call_of_a_group_tells_what_was_asked_for(here: Path) -> None
     gt.compare("motifs", methods="vanilla", model="gin", **common)
     results = gt.compare("motifs", methods=METHODS, **common)
     gcs, gin = (Group("motifs", model, 3, 0.0, 0.1) for model in ("gcs", "gin"))
-    assert results.asked(gcs) == set(METHODS)
-    assert results.asked(gin) == {"vanilla"}
-    assert results.asked(gcs._replace(train_fraction=1.0)) is None
+    assert results.groups[gcs].asked == set(METHODS)
+    assert results.groups[gin].asked == {"vanilla"}
+    assert results.call_of(gcs._replace(train_fraction=1.0)) is None
     assert results.methods == ["vanilla", "drop-edge", "drop-nodes"], "nothing is lost"
     # A call once more is the latest again, and is noted once.
     results = gt.compare("motifs", methods=[*METHODS, "drop-edge"], **common)
-    assert results.asked(gcs) == {*METHODS, "drop-edge"}
+    assert results.groups[gcs].asked == {*METHODS, "drop-edge"}
     assert len(read_calls(here / "c")) == 3
     assert len((here / "c/commands.txt").read_text().splitlines()) == 3
     gt.compare("motifs", methods="vanilla", **common, fresh=True)
     assert [call.asked.methods for call in read_calls(here / "c")] == [("vanilla",)]
 
 
-def test_searched_candidates_are_asked_for_by_the_name_that_results_have(here: Path) -> None:
-    common = {**SHORT, "train_fraction": 0.1, "scale": "medium"}
+def test_the_candidates_of_a_search_are_asked_for(here: Path) -> None:
+    common = {**SHORT, "train_fraction": 0.1, "scale": "medium", "out": "c"}
     results = gt.compare("motifs", methods=METHODS, select="validation", **common)
-    assert results.calls[0].asked.methods == ("vanilla", "drop-nodes", "drop-nodes:ratio=0.4")
-    assert results.asked(next(iter(results.groups))) == set(METHODS)
+    (call,) = results.calls
+    assert call.asked.methods == ("vanilla", "drop-nodes", "drop-nodes:ratio=0.4")
+    (part,) = results.groups.values()
+    assert part.judged == METHODS
+    results = gt.compare("motifs", methods="vanilla", **common)
+    (part,) = results.groups.values()
+    assert part.asked == {"vanilla"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments import engines
 from graph_transplant.experiments import trial as trial_module
 from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.engines import TrialError
+from graph_transplant.experiments.engines import CHECKPOINTS, TrialError
 from graph_transplant.experiments.progress import Display
 from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import RecordStore
@@ -459,3 +460,28 @@ def test_a_data_frame_is_compared_and_duplicates_stay_in_one_fold() -> None:
     # Named data sets keep their folds.
     named = gt.compare("motifs", methods=["majority"], folds=3)
     assert not any(record["settings"]["group_duplicates"] for record in named.records)
+
+
+def test_resuming_with_fewer_methods_keeps_all_that_others_have(tmp_path: Path) -> None:
+    whole = ["vanilla", "drop-nodes"]
+    undisturbed = run(tmp_path / "whole", methods=whole, repeats=2)
+    out = tmp_path / "out"
+    run(out, methods=whole)
+    path = out / "records.jsonl"
+    *kept, last = path.read_bytes().splitlines(keepends=True)
+    assert json.loads(last)["method"] == "drop-nodes"
+    path.write_bytes(b"".join(kept))  # stopped in the last trial, of which there is a checkpoint
+    waiting = checkpoint_of(out / CHECKPOINTS, Trial.of_record(json.loads(last)))
+    waiting.parent.mkdir()
+    waiting.write_bytes(b"of the interrupted trial")
+    outputs = {file: file.read_bytes() for file in (out / "predictions").iterdir()}
+    fewer = run(out, methods="vanilla", repeats=2)
+    assert path.read_bytes().startswith(b"".join(kept))
+    assert {file: file.read_bytes() for file in outputs} == outputs
+    assert waiting.exists()
+    assert fewer.frame["method"].value_counts().to_dict() == {"vanilla": 6, "drop-nodes": 2}
+    reporter = Counting()
+    resumed = run(out, methods=whole, repeats=2, reporter=reporter)
+    assert len(reporter.ran) == 4
+    assert timeless(resumed.records) == timeless(undisturbed.records)
+    assert not waiting.exists()

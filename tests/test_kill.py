@@ -149,7 +149,7 @@ def test_killed_at_random_moments_and_restarted_it_ends_with_the_same_records(
     assert timeless(records) == timeless(undisturbed.records)
     left = {item.name for item in out.iterdir()} - {"records.torn"}
     files = {"records.jsonl", "summary.csv", "report.html", "commands.txt", "figures", ".lock"}
-    assert left == files | {"predictions"}
+    assert left == files | {"predictions", "comparison.json"}
     kept, expected = (
         {file.name: file.read_bytes() for file in (place / "predictions").iterdir()}
         for place in (out, tmp_path / "undisturbed")

@@ -74,7 +74,9 @@ def test_the_table_has_five_columns_and_says_what_they_mean() -> None:
     assert values == pytest.approx([sum(BETTER) / 5, sum(PLAIN) / 5])
     # The others are folded, with their definitions.
     (more,) = re.findall(r"<summary>More columns</summary>.*?</details>", text, re.S)
-    assert {"Effect", "p alone", "ECE", "AUROC"} <= set(re.findall(r'data-name="([^"]*)"', more))
+    assert {"Effect", "p (uncorrected)", "ECE", "AUROC"} <= set(
+        re.findall(r'data-name="([^"]*)"', more)
+    )
     assert len(re.findall(r'<th scope="col" title="[^"]{20,}"', more)) >= 4
 
 
@@ -88,12 +90,12 @@ def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
     assert f"{verdict.next} {wanted}" in page.text
     assert "What next" in page.text
     assert "graph-transplant train toy --recipe paper --model gcs --method vanilla" in page.text
-    assert f" {TOY.compare()} " in page.text.partition("Repeat it")[2]
+    assert f" {TOY.compare()} " in page.text.partition("Reproduce")[2]
     # Of earlier versions, the commands are shown as they were noted; without a note there is none.
     (tmp_path / "commands.txt").write_text(f"{COMMAND}\n", encoding="utf-8")
     noted = page_of(records, directory=tmp_path).text
-    assert f" {COMMAND} " in noted.partition("Repeat it")[2]
-    assert "graph-transplant" not in noted.partition("What next")[2].partition("Repeat it")[0]
+    assert f" {COMMAND} " in noted.partition("Reproduce")[2]
+    assert "graph-transplant" not in noted.partition("What next")[2].partition("Reproduce")[0]
     assert "graph-transplant compare" not in page_of(records).text
 
 
@@ -127,7 +129,7 @@ def test_one_harder_condition_is_told_in_whole() -> None:
     records = [record for record in golden("motifs-conditions") if record.get("train_fraction")]
     one = min(record["train_fraction"] for record in records)
     page = Page(render_report(Results([r for r in records if r["train_fraction"] == one])))
-    assert "What the models look at" in page.text
+    assert "Saliency maps" in page.text
     assert "Learning" in page.text
 
 
@@ -138,11 +140,9 @@ def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: 
     assert len(titles) == 5
     assert "GCS, 3 layers, with 20 % of the training labels wrong" in titles
     assert page.values("class").count("harder") == 4
-    assert "With 20 % of the training labels wrong, " in page.text
-    assert "When conditions change" in page.text
-    assert {"With wrong labels", "With little data"} <= set(
-        re.findall(r"<h4>([^<]*)</h4>", conditions)
-    )
+    assert "on motifs (with 20 % of the training labels wrong)" in page.text
+    assert "Label noise and training-set size" in page.text
+    assert {"Label noise", "Training-set size"} <= set(re.findall(r"<h4>([^<]*)</h4>", conditions))
     harder = page_of(two() + two(**NOISY) + two(**FEW))
     assert "drop-nodes beats vanilla on toy by 10.4 points" in harder.text.partition("What next")[0]
 
@@ -170,7 +170,7 @@ def test_charts_of_conditions_name_their_network_and_start_from_the_easiest() ->
         if record["train_fraction"] == 0.1:
             record["test"] = {"accuracy": 0.3}
     page = page_of(records)
-    title = "On 50 % of the training graphs, no method beats vanilla in 2 comparisons"
+    title = "No method is shown to be better than vanilla in 2 comparisons (on 50 % of the training"
     assert page.text.lstrip().startswith(title)
     assert page.text.count("gcs-3: Conditions") == page.text.count("gin-3: Conditions") == 1
     first = next(iter(networks(Results(records)).values()))
@@ -202,8 +202,8 @@ def test_a_rich_page_folds_everything_but_the_ranking(rich_page: str) -> None:
     page = check_self_contained(rich_page)
     groups = re.findall(r"<summary><h3>([^<]*)</h3></summary>", rich_page)
     for title in ("Every trial", "Learning", "Calibration", "Robustness", "Saliency", "Cost",
-                  "Virtual graphs", "Edge predictor", "What the models look at",
-                  "What the methods make", "Settings", "Methods and columns"):  # fmt: skip
+                  "Virtual graphs", "Edge predictor", "Saliency maps",
+                  "Augmented graphs", "Settings", "Methods and columns"):  # fmt: skip
         assert groups.count(title) == 1, title
     assert [a for tag, a in page.tags if tag == "details" and "open" in a] == []
     # Every picture says what it shows.
@@ -341,7 +341,7 @@ def test_notebooks_show_verdict_table_and_picture() -> None:
     assert text == notebook_html(results)
     page = Page(text)
     assert "<b>$x$ beats vanilla on toy by 10.4 points" in page.text
-    assert page.values("alt") == ["Who beats plain training?"]
+    assert page.values("alt") == ["Difference to vanilla"]
     (source,) = page.values("src")
     assert base64.b64decode(source.partition("base64,")[2])[:4] == b"\x89PNG"
 
@@ -351,7 +351,7 @@ def test_the_page_across_data_sets() -> None:
         Results(on(name, two(), made_up("worse", WORSE))) for name in ("A", "B", NASTY["script"])
     ]
     page = check_self_contained(render_across(across(sets), sets))
-    assert "No method beats vanilla significantly across 3 data sets" in page.text
+    assert "No method is shown to be better than vanilla across 3 data sets" in page.text
     assert "drop-nodes 1.00 3 : 0 : 0 +10.4" in page.text
     assert "Average ranks" in page.text
     assert page.values("class").count("ranking sortable") == 3

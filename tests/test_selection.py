@@ -132,7 +132,7 @@ def test_an_incomplete_vote_is_told_with_the_folds_of_all_repeats() -> None:
     ]
     told = told_of("a with gcs", "6 of 8", "2 of 2")
     assert left_out(records, "validation") == [told]
-    assert told in Results(records, "validation").notes
+    assert f"{told} [GT005]" in Results(records, "validation").notes
     # A family of one has nothing to choose.
     assert left_out(records[:3], "validation") == []
 

@@ -16,7 +16,8 @@ def number(value: float | None, digits: int = 3, *, sign: bool = False) -> str:
     """Format a number with a true minus sign, and no sign before zero."""
     if value is None or math.isnan(value):
         return NOTHING
-    text = f"{value:{'+' if sign else ''}.{digits}f}"
+    # Two ways to add the same numbers differ in the last bits, which must not decide the rounding.
+    text = f"{round(value, 9):{'+' if sign else ''}.{digits}f}"
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
@@ -26,9 +27,16 @@ def percent(value: float | None, digits: int = 1, *, unit: bool = False) -> str:
     return f"{text} %" if unit and text != NOTHING else text
 
 
-def points(value: float | None, digits: int = 1) -> str:
+def points(value: float | None, digits: int = 1, *, sign: bool = True) -> str:
     """Format a difference of scores in percentage points."""
-    return number(None if value is None else 100 * value, digits, sign=True)
+    return number(None if value is None else 100 * value, digits, sign=sign)
+
+
+def ratio(value: float) -> str:
+    """Format a ratio, with a decimal below 10."""
+    if value < 0.1:
+        return f"{value:.1g}"
+    return number(value, 1) if value < 9.95 else f"{value:,.0f}"
 
 
 def units(value: float | None) -> str:

@@ -7,12 +7,13 @@ pages and help texts show it. This module does not import torch.
 from __future__ import annotations
 
 import math
+from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from graph_transplant.errors import DataError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.format import number, percent, points, units
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ TEMPERATURES: Final = (0.2, 20.0)
 """Lowest and highest temperature that calibration divides logits by."""
 
 TASKS: Final = ("multiclass", "multilabel", "regression")
+
+TEMPERATURES: Final = (0.2, 20.0)
+"""Lowest and highest temperature. Without held-out errors, lower ones always fit better."""
 
 Compute = Callable[["Tensor", "Tensor", str], float | None]
 
@@ -41,6 +45,7 @@ class Metric:
             metrics, for which higher is better.
         form: Formats a value.
         share: Whether comparisons show it in per cent, and differences in points.
+        bounds: Smallest and largest possible value.
 
     Example:
         >>> METRICS["auroc"].title, METRICS["auroc"].word, METRICS["accuracy"].word
@@ -55,6 +60,7 @@ class Metric:
     decides: tuple[str, ...] = ()
     form: Callable[[float | None], str] = number
     share: bool = True
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def word(self) -> str:
@@ -67,9 +73,15 @@ class Metric:
         """Format a value in a comparison by this metric."""
         return percent(value, unit=unit) if self.share else number(value)
 
-    def gap(self, value: float | None) -> str:
-        """Format a difference of two values, with its sign."""
-        return points(value) if self.share else number(value, sign=True)
+    def gap(self, value: float | None, *, sign: bool = True) -> str:
+        """Format a difference of two values."""
+        return points(value, sign=sign) if self.share else number(value, sign=sign)
+
+    def gap_words(self, value: float | None, *, sign: bool = True) -> str:
+        """Format a difference of two values with its unit; without ``sign``, its size."""
+        size = value if sign or value is None else abs(value)
+        unit = f"points of {self.word}" if self.share else f"in {self.word}"
+        return f"{self.gap(size, sign=sign)} {'points' if self.word == 'accuracy' else unit}"
 
 
 def _metric(name: str, title: str, definition: str, *tasks: str, **more: Any) -> Metric:
@@ -84,43 +96,69 @@ def _metric(name: str, title: str, definition: str, *tasks: str, **more: Any) ->
 
 _LABELLED: Final = TASKS[:2]
 
-METRICS: dict[str, Metric] = {
+RESERVED: Final = frozenset(
+    (
+        *("data", "model", "layers", "label_noise", "train_fraction", "method", "repeat", "fold"),
+        *("metric", "score", "validation_score", "epochs", "best_epoch", "seconds"),
+        *("processor_seconds", "train_graphs", "left_out_graphs", "validation_graphs"),
+        *("test_graphs", "folds", "split", "chosen_layers", "chosen_method"),
+    )
+)
+"""Columns of a table of trials, which are no names of metrics."""
+
+
+class Metrics(UserDict[str, Metric]):
+    """Metrics by name, each of which has a column in tables of trials."""
+
+    def __setitem__(self, name: str, metric: Metric) -> None:
+        if name in RESERVED:
+            raise GraphTransplantError(
+                f"a metric cannot be named {name!r}: tables of trials have a column of that name; "
+                f"name it, for example, {f'my_{name}'!r}"
+            )
+        super().__setitem__(name, metric)
+
+
+_BUILT_IN: dict[str, Metric] = {
     "accuracy": _metric(
         "accuracy",
         "Accuracy",
-        "Share of test graphs whose class was predicted correctly; of several labels, the share of "
-        "correct entries.",
+        "Share of test graphs whose class was predicted correctly; for multilabel tasks, of right "
+        "entries.",
         *_LABELLED,
         decides=TASKS[:1],
         form=percent,
+        bounds=(0.0, 1.0),
     ),
     "auroc": _metric(
         "auroc",
         "AUROC",
         "Area under the ROC curve: the chance that a graph that has the label is ranked above one "
-        "that does not; with several labels their mean. 50 % is guessing.",
+        "that does not; for multilabel tasks the mean over labels. 50 % is guessing.",
         *_LABELLED,
         decides=_LABELLED,
+        bounds=(0.0, 1.0),
     ),
     "average_precision": _metric(
         "average_precision",
         "Average precision",
         "Area under the precision-recall curve, as the mean precision at the rank of each graph "
-        "that has the label; with several labels their mean. Of two classes the second counts as "
-        "the label; in a table whose classes are neither numbers nor pairs such as no and yes, "
-        "that is the rarer one. Guessing reaches the share of graphs that have the label.",
+        "that has the label; for multilabel tasks the mean over labels. Of two classes the second "
+        "counts as the label; in a table whose classes are neither numbers nor pairs such as no "
+        "and yes, that is the rarer one. Guessing reaches the share of graphs that have the label.",
         *_LABELLED,
         decides=_LABELLED,
+        bounds=(0.0, 1.0),
     ),
     "r2": _metric(
         "r2",
         "R²",
-        "Share of the variance of the true values that the predictions explain; with several "
-        "values their mean. 1 is perfect, 0 as good as always predicting the mean; it may be "
-        "negative.",
+        "Share of the variance of the true values that the predictions explain; the mean over "
+        "outputs. 1 is perfect, 0 as good as always predicting the mean; it may be negative.",
         "regression",
         decides=TASKS[2:],
         share=False,
+        bounds=(-math.inf, 1.0),
     ),
     "ece": _metric(
         "ece",
@@ -132,7 +170,7 @@ METRICS: dict[str, Metric] = {
     ),
     "nll": _metric(
         "nll",
-        "Loss",
+        "NLL",
         "Negative log-likelihood of the true class on the test graphs.",
         *_LABELLED,
         higher=False,
@@ -168,9 +206,11 @@ METRICS: dict[str, Metric] = {
         form=units,
     ),
 }
+
+METRICS = Metrics(_BUILT_IN)
 """All metrics by name, as in records and on the command line."""
 
-BUILT_IN: Final = frozenset(METRICS)
+BUILT_IN: Final = frozenset(_BUILT_IN)
 """Names of the metrics of this package; users may add others."""
 
 

@@ -29,7 +29,7 @@ from graph_transplant.cli.data import (
     tell_skipped,
 )
 from graph_transplant.files import SKIPPED, write_atomically
-from graph_transplant.format import capital, listed, p_value
+from graph_transplant.format import capital, listed, number, p_value
 from graph_transplant.metrics import deciding
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
     """
     from graph_transplant.experiments.across import across as rank
     from graph_transplant.experiments.results import read_results
-    from graph_transplant.experiments.verdict import join_verdicts
+    from graph_transplant.experiments.sentences import join_verdicts
     from graph_transplant.report import render_across
 
     every = [read_results(one, selection=selection(select)) for one in directories]
@@ -268,7 +268,7 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
             counts = (row.wins, row.ties, row.losses) if row else (None,) * 3
             table.add_row(
                 Text(name),
-                f"{place:.2f}",
+                number(place, 2),
                 *(cell(value, "d") for value in counts),
                 p_value(row.p_value if row else None),
                 p_value(row.p_holm if row else None),
@@ -371,7 +371,8 @@ def print_results(results: Results) -> None:
     several = len(results.verdicts) > 1
     for group, verdict in results.verdicts.items():
         where = f"{group.network}: " if several and group.network else ""
-        style = {"better": "bold green", "worse": "bold red"}.get(verdict.kind, "bold")
+        kind = "open" if verdict.floor else verdict.kind
+        style = {"better": "bold green", "worse": "bold red"}.get(kind, "bold")
         console.print(Text(where + verdict.sentence, style=style))
         if verdict.next:
             console.print(Text(where + verdict.next))
@@ -403,8 +404,8 @@ def results_table(results: Results, *, few: bool = False) -> Table:
         table.add_column(name, no_wrap=True)
     for name in columns:
         table.add_column(name.lower() if name[1:2].islower() else name, justify="right")
-    for number, one in enumerate(found):
-        if number:
+    for index, one in enumerate(found):
+        if index:
             table.add_row()
         titles = [column.title for column in one.columns]
         for place, row in enumerate(one.rows):

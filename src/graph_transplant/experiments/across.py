@@ -23,7 +23,7 @@ from graph_transplant.experiments.statistics import (
     wilcoxon,
 )
 from graph_transplant.experiments.verdict import MAJORITY, SIGNIFICANT, Row, is_classical
-from graph_transplant.format import count, listed, p_words
+from graph_transplant.format import count, listed, number, p_words
 from graph_transplant.metrics import METRICS
 
 
@@ -190,11 +190,11 @@ def _sentence(found: Across, harder: int) -> str:
     parts = [
         (
             f"Over {blocks} data sets with {found.model}, {listed(best)} {share} the best average "
-            f"rank, {first:.2f} among {len(found.methods)} methods."
+            f"rank, {number(first, 2)} among {len(found.methods)} methods."
         ),
         (
-            f"The methods {'differ' if differ else 'do not differ significantly'} (Friedman's "
-            f"test, {p_words(found.friedman_p)})."
+            f"The methods {'differ' if differ else 'are not shown to differ'} (Friedman's test, "
+            f"{p_words(found.friedman_p)})."
         ),
     ]
     significant = [
@@ -203,7 +203,7 @@ def _sentence(found: Across, harder: int) -> str:
     if not found.wilcoxon:
         parts.append(f"Without {BASELINE} among the methods no gain is tested.")
     elif not significant:
-        parts.append(f"No method differs significantly from {BASELINE} by Wilcoxon's test.")
+        parts.append(f"No method is shown to differ from {BASELINE} (Wilcoxon's test).")
     parts += [
         f"{row.method} is better than {BASELINE} on {row.wins} and worse on {row.losses} of "
         f"{blocks} (Wilcoxon's test, {p_words(row.p_holm)} after Holm)."
@@ -214,9 +214,8 @@ def _sentence(found: Across, harder: int) -> str:
     smallest = min(1.0, 0.5 ** (blocks - 1) * max(tests, 1))
     if smallest > SIGNIFICANT:
         parts.append(
-            f"With {blocks} data sets such a test can hardly find anything: even a win on each of "
-            f"them has {p_words(smallest)}{' after Holm' if tests > 1 else ''}. Take this as a "
-            "hint."
+            f"With {blocks} data sets even a win on each of them has {p_words(smallest)}"
+            f"{' after Holm' if tests > 1 else ''}: preliminary."
         )
     if found.left_out:
         parts.append(f"Left out, not finished on every data set: {listed(found.left_out)}.")

@@ -75,6 +75,7 @@ class Call:
         asked: What these arguments asked for.
         out: Directory of the records; ``None`` for a temporary one.
         processes: Processes under torchrun, in all and per node.
+        contradictory: Number of graphs with identical copies whose targets differ.
     """
 
     data: str | None
@@ -84,6 +85,7 @@ class Call:
     asked: Asked = Asked()
     out: str | None = None
     processes: tuple[int, int] = (1, 1)
+    contradictory: int = 0
 
     def compare(self, **changes: Any) -> str:
         """The command that repeats the call, with changes; ``None`` stands for a default."""
@@ -254,6 +256,7 @@ def _call(entry: Mapping[str, Any]) -> Call:
             _require(value, str if name == "objects" else kinds.get(name, int | float))
     if not all(name.isidentifier() for name in given["objects"]):
         raise ValueError(f"{given['objects']!r} are no arguments")
+    _require(given["contradictory"], int)
     processes = given["processes"]
     _require(processes, list)
     if len(processes) != 2 or not all(type(one) is int and one >= 1 for one in processes):

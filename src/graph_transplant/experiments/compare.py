@@ -67,6 +67,7 @@ from graph_transplant.files import (
     write_skipped,
 )
 from graph_transplant.graphs import GraphStore
+from graph_transplant.graphs.tensors import repeats as repeats_of
 from graph_transplant.methods import GROUPS, parse_method
 from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
 from graph_transplant.settings import (
@@ -301,6 +302,7 @@ def compare(
         origin.data if source is None and origin is not None else source,
         reading if origin is None else origin.reading,
         Asked((*rivals, *chosen), tuple(models), tuple(depths), noises, fractions),
+        _contradictory(store),
     )
     results = replace(results, calls=(call,))
 
@@ -330,17 +332,21 @@ def compare(
         if out is None:  # the files are about to go
             kept = {trial: predictions_of(Path(folder), trial) for trial in wanted}
             results = replace(results, outputs=kept.get)
-    results = replace(results, records=records)
+    results = replace(results, records=records, contradictory=call.contradictory)
     if results.directory is not None:
-        results = replace(results, calls=read_calls(results.directory))
-        write_atomically(results.directory / "summary.csv", results.to_csv())
+        results = replace(results, calls=read_calls(Path(folder)))
+        write_atomically(Path(folder) / "summary.csv", results.to_csv())
         if results.groups:  # selection may leave nothing to report
             results.report()
     return results
 
 
 def _call_of(
-    arguments: Mapping[str, Any], data: str | None, reading: Mapping[str, Any], asked: Asked
+    arguments: Mapping[str, Any],
+    data: str | None,
+    reading: Mapping[str, Any],
+    asked: Asked,
+    contradictory: int,
 ) -> Call:
     """Describe a call by its arguments that differ from their defaults."""
     defaults = {
@@ -359,7 +365,8 @@ def _call_of(
         size = group_size()
         processes = (size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
     out = None if arguments["out"] is None else str(arguments["out"])
-    return Call(data, read, changed, (*own, *objects), asked, out, processes)
+    objects = (*own, *objects)
+    return Call(data, read, changed, objects, asked, out, processes, contradictory)
 
 
 def _several(value: Any) -> list[Any]:
@@ -407,6 +414,11 @@ def _run(run: Run, engine: str, fresh: bool, begin: Callable[[], None]) -> list[
         with suppress(OSError):  # not there, or with checkpoints of other trials
             (directory / CHECKPOINTS).rmdir()
         return records
+
+
+def _contradictory(store: GraphStore) -> int:
+    """Number of graphs with identical copies whose targets differ, where copies were looked for."""
+    return 0 if store.duplicates is None else repeats_of(store.duplicates, store.y)[1]
 
 
 def _own_models(model: Names | OwnModels) -> OwnModels:

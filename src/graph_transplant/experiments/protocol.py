@@ -81,12 +81,8 @@ class Condition(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value != default[name]}
 
     def sentence(self, text: str) -> str:
-        """Prepend the condition to a sentence or headline."""
-        if not self.words:
-            return text
-        if text.split()[0] in ("No", "All", "Nothing", "It", "A", "Always"):  # not a name
-            text = text[0].lower() + text[1:]
-        return f"{capital(self.words)}, {text}"
+        """Prepend the condition to a sentence that begins with a name."""
+        return f"{capital(self.words)}, {text}" if self.words else text
 
 
 def _share(value: float) -> str:

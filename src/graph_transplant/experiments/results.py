@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from graph_transplant.classical import CLASSICAL
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
 from graph_transplant.experiments.calls import Call, read_calls
 from graph_transplant.experiments.predictions import TrialPredictions, predictions_of
@@ -25,7 +26,8 @@ from graph_transplant.experiments.protocol import (
     score,
 )
 from graph_transplant.experiments.records import LISTS, MACHINE, OBJECTS, RecordStore
-from graph_transplant.experiments.selection import method_key, select
+from graph_transplant.experiments.selection import select
+from graph_transplant.experiments.sentences import join_verdicts
 from graph_transplant.experiments.statistics import Paired, holm, paired_test
 from graph_transplant.experiments.verdict import (
     EQUAL_WITHIN,
@@ -33,16 +35,15 @@ from graph_transplant.experiments.verdict import (
     Verdict,
     finding,
     is_classical,
-    join_verdicts,
-    notes,
-    verdict_of,
+    judge,
 )
 from graph_transplant.files import COMPARISON_FILES, refuse_links
 from graph_transplant.format import count
-from graph_transplant.metrics import METRICS
+from graph_transplant.metrics import METRICS, RESERVED
 from graph_transplant.recipes import MODELS
 
 if TYPE_CHECKING:
+    from graph_transplant.experiments.caveats import Caveat
     from graph_transplant.figures import Plots
 
 GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
@@ -96,6 +97,9 @@ class Results:
         equal_within: Two methods are practically equal if the 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
         group: Group of all trials; by default they are divided into groups.
+        asked: The methods that were asked for last, before selection; all by default. Others are
+            judged only if they are finished.
+        contradictory: Number of graphs with identical copies whose targets differ.
         outputs: Returns the predictions of a trial, if they were kept. (default: reads those in
             the directory)
         calls: The calls that made the records, the latest last; none if they are not known.
@@ -116,6 +120,8 @@ class Results:
     directory: Path | None = None
     equal_within: float = EQUAL_WITHIN
     group: Group | None = None
+    asked: frozenset[str] | None = None
+    contradictory: int = 0
     outputs: Callable[[Trial], TrialPredictions | None] | None = None
     calls: Sequence[Call] = ()
 
@@ -213,8 +219,10 @@ class Results:
 
     def part(self, records: Sequence[Record], group: Group | None = None) -> Results:
         """Results of some of the trials; ``group`` makes them a single group."""
-        return Results(
-            records, "none", self.reference, None, self.equal_within, group, self.outputs
+        call = self.call_of(group) if group else None
+        asked = frozenset(call.asked.methods) if call else self.asked
+        return replace(
+            self, records=records, selection="none", directory=None, group=group, asked=asked
         )
 
     @property
@@ -222,6 +230,35 @@ class Results:
         """All methods, the reference first."""
         found = {record["method"] for record in self.chosen}
         return sorted(found, key=lambda name: (name != self.reference, name))
+
+    @cached_property
+    def judged(self) -> list[str]:
+        """The methods of a group that the verdict is about.
+
+        Methods that were not asked for are left out unless they are finished.
+        """
+        if self.asked is None:
+            return self.methods
+        asked = {_whole(name) for name in self.asked}
+        trials = Counter(record["method"] for record in self.chosen)
+        named = {
+            record["method"]
+            for record in self.chosen
+            if _whole(record.get("chosen", record)["method"]) in asked
+        }
+        judged = [
+            name
+            for name in self.methods
+            if name in named or name == self.reference or trials[name] >= self.planned
+        ]
+        return judged or self.methods
+
+    @property
+    def planned(self) -> int:
+        """Number of trials of a finished method of a group."""
+        settings = self.chosen[0]["settings"]
+        repeats = 1 + max(record["repeat"] for record in self.chosen)
+        return int(repeats * (1 if one_split(settings) else settings["folds"]))
 
     @property
     def metric(self) -> str:
@@ -252,50 +289,59 @@ class Results:
             both = list(combinations(names, 2))
             rows += [
                 {**group._asdict(), "first": a, "second": b, **test}
-                for (a, b), test in zip(both, self._tested(part, both), strict=True)
+                for (a, b), test in zip(both, part.tested(both), strict=True)
             ]
         numbers = ["difference", "p_value", "p_holm", "effect"]
         table = pd.DataFrame(rows, columns=[*GROUP, "first", "second", *numbers, "finding"])
         table[numbers] = table[numbers].apply(pd.to_numeric)
         return table
 
-    def _tested(self, part: Results, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-        tests = [paired(part, one, two, tests=len(pairs)) for one, two in pairs]
+    def tested(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Test pairs of methods of a single group, with Holm's correction over all of them."""
+        tests = [self.paired(one, two, tests=len(pairs)) for one, two in pairs]
         corrected = holm([test.p_value for test in tests])
         return [
             {**test._asdict(), "p_holm": p, "finding": finding(test, p, self.equal_within)}
             for test, p in zip(tests, corrected, strict=True)
         ]
 
-    def _rivals(self, part: Results) -> list[dict[str, Any]]:
-        """Test every network method of a group against the best classical method.
+    def paired(self, method: str, other: str, column: str = "score", tests: int = 1) -> Paired:
+        """Test one method against another on their common folds, by any column of the frame."""
+        return self._against(method, self._by_fold(other), column, tests)
 
-        All classical methods are tested, so that Holm's correction covers the choice of the best.
-        """
-        means = part.summary().set_index("method")["score_mean"].drop(MAJORITY, errors="ignore")
-        rivals = [name for name in means.index if is_classical(name)]
-        both = [(name, one) for one in rivals for name in means.index if name not in rivals]
-        return [
-            {"method": name, "rival": one, **test}
-            for (name, one), test in zip(both, self._tested(part, both), strict=True)
-            # Without a mean, it failed on some folds.
-            if one == rivals[0] != self.reference and not math.isnan(means[name])
-        ]
+    def above(self, method: str, scores: pd.Series[float]) -> Paired:
+        """Test a method against given scores by repeat and fold."""
+        return self._against(method, scores.to_frame("score"), "score", 1)
+
+    def _by_fold(self, method: str) -> pd.DataFrame:
+        return self.frame[self.frame["method"] == method].set_index(["repeat", "fold"])
+
+    def _against(self, method: str, other: pd.DataFrame, column: str, tests: int) -> Paired:
+        own = self._by_fold(method)
+        gaps = (own[column] - other[column]).dropna() if column in own else pd.Series(dtype=float)
+        if gaps.empty:
+            return Paired()
+        ratio = _overlap(own.loc[gaps.index])
+        return paired_test(gaps.tolist(), test_to_train=ratio, tests=tests)
+
+    @cached_property
+    def constant(self) -> tuple[str, pd.Series[float]] | None:
+        """Name and scores of a constant prediction on the folds of a single group, if known."""
+        frame = self.frame.drop_duplicates(["repeat", "fold"]).set_index(["repeat", "fold"])
+        guesses = {"auroc": ("guessing", 0.5), "r2": ("always predicting the mean", 0.0)}
+        if self.metric in guesses:
+            words, score = guesses[self.metric]
+            return words, frame["score"].notna() * 0.0 + score
+        words = CLASSICAL[MAJORITY].words
+        shares = {(r["repeat"], r["fold"]): r.get("majority") for r in self.chosen}
+        if self.metric == "accuracy" and None not in shares.values():
+            return words, pd.Series(shares).rename_axis(["repeat", "fold"])
+        scores = self._by_fold(MAJORITY)["score"].dropna()
+        return None if scores.empty else (words, scores)
 
     def call_of(self, group: Group) -> Call | None:
         """The latest call that asked for trials of a group; ``None`` if it is not known."""
         return next((call for call in reversed(self.calls) if call.asked.covers(group)), None)
-
-    def asked(self, group: Group) -> set[str] | None:
-        """The methods that the latest call asked for in a group; ``None`` if that is not known.
-
-        Other methods of the group are left over from earlier calls.
-        """
-        call = self.call_of(group)
-        if call is None:
-            return None
-        named = self.selection != "none"
-        return {method_key(name) if named else name for name in call.asked.methods}
 
     def check(self) -> None:
         """Raise if selection leaves nothing to report."""
@@ -309,7 +355,7 @@ class Results:
     def verdicts(self) -> dict[Group, Verdict]:
         """The verdict of each group."""
         return {
-            group: verdict_of(group, plain_rows(part.summary()), self.reference, self._rivals(part))
+            group: judge(group, part, plain_rows(part.summary()), part.judged)
             for group, part in self.groups.items()
         }
 
@@ -319,9 +365,16 @@ class Results:
         return join_verdicts(self.verdicts)
 
     @cached_property
+    def caveats(self) -> list[Caveat]:
+        """What a reader should know before trusting the numbers; ``code`` names each kind."""
+        from graph_transplant.experiments.caveats import caveats
+
+        return list(caveats(self))
+
+    @cached_property
     def notes(self) -> list[str]:
-        """Caveats that a reader should know before trusting the numbers."""
-        return notes(self)
+        """The caveats in words, each with its code."""
+        return [caveat.text for caveat in self.caveats]
 
     @property
     def plot(self) -> Plots:
@@ -385,12 +438,14 @@ def read_results(
     records = RecordStore(directory).read()
     if not records:
         raise GraphTransplantError(f"there are no records in {directory}")
+    calls = read_calls(directory)
     return Results(
         records,
         selection,
         directory=directory,
         equal_within=equal_within,
-        calls=read_calls(directory),
+        contradictory=calls[-1].contradictory if calls else 0,
+        calls=calls,
     )
 
 
@@ -420,7 +475,7 @@ def _row(record: Record) -> dict[str, Any]:
         "metric": metric_of(record),
         "score": score(record),
         "validation_score": score(record, "validation"),
-        **record["test"],
+        **{name: value for name, value in record["test"].items() if name not in RESERVED},
         "epochs": record.get("epochs"),
         "best_epoch": record.get("best_epoch"),
         "seconds": record["seconds"],
@@ -469,9 +524,10 @@ def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
     for classical in (False, True):
         names = [n for n in part.methods if is_classical(n) == classical]
         names = [name for name in names if name not in (part.reference, MAJORITY)]
-        found = part._tested(part, [(name, part.reference) for name in names])
+        found = part.tested([(name, part.reference) for name in names])
         tests |= dict(zip(names, found, strict=True))
     # Processor time hardly depends on the machine's load; used only if all networks have it.
+    least, most = METRICS[part.metric].bounds
     network = frame[frame["epochs"].notna()]
     timed = network["processor_seconds"].notna().all()
     rows = []
@@ -488,8 +544,8 @@ def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
             "trials": len(own),
             "score_mean": mean.difference,
             "score_std": pd.Series(scores).std() if len(scores) > 1 else None,
-            "score_low": mean.ci_low,
-            "score_high": mean.ci_high,
+            "score_low": None if mean.ci_low is None else max(mean.ci_low, least),
+            "score_high": None if mean.ci_high is None else min(mean.ci_high, most),
             "pairs": 0,
             "finding": "",
             **tests.get(name, {}),
@@ -522,19 +578,6 @@ def _overlap(trials: pd.DataFrame) -> float:
     return float(
         trials["test_graphs"].sum() / (trials["train_graphs"] + trials["left_out_graphs"]).sum()
     )
-
-
-def paired(
-    results: Results, method: str, other: str, column: str = "score", tests: int = 1
-) -> Paired:
-    """Test one method against another on their common folds, by any column of the frame."""
-    frame = results.frame
-    keys = ["repeat", "fold"]
-    one, two = (frame.loc[frame["method"] == name].set_index(keys) for name in (method, other))
-    gaps = (one[column] - two[column]).dropna() if column in frame else pd.Series(dtype=float)
-    if gaps.empty:
-        return Paired()
-    return paired_test(gaps.tolist(), test_to_train=_overlap(one.loc[gaps.index]), tests=tests)
 
 
 def _choice(trials: pd.DataFrame) -> str:

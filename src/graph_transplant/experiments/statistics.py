@@ -46,7 +46,8 @@ class Paired(NamedTuple):
     effect: float | None = None  # Cohen's d with Hedges' correction
     pairs: int = 0
     detectable: float | None = None  # smallest difference that is found with 80 % power
-    pairs_needed: float | None = None  # for this difference; infinite if only more graphs help
+    pairs_needed: float | None = None  # for this difference; infinite if more pairs do not help
+    spread: float | None = None  # standard deviation of the differences
 
 
 def paired_test(differences: Sequence[float], *, test_to_train: float, tests: int = 1) -> Paired:
@@ -81,7 +82,8 @@ def paired_test(differences: Sequence[float], *, test_to_train: float, tests: in
         _effect(mean / spread, pairs),
         pairs,
         float(_quantiles(pairs, tests)) * error,
-        _needed(abs(mean) / spread, test_to_train, tests),
+        pairs_needed(abs(mean) / spread, test_to_train, tests),
+        spread,
     )
 
 
@@ -94,7 +96,7 @@ def _effect(size: float, pairs: int) -> float | None:
     return correction / math.sqrt(freedom / 2) * size
 
 
-def _needed(size: float, test_to_train: float, tests: int) -> float:
+def pairs_needed(size: float, test_to_train: float, tests: int = 1) -> float:
     """Pairs needed to find a difference of ``size`` standard deviations with 80 % power.
 
     Infinite for small differences: as training sets overlap, the standard error has a floor.

@@ -204,8 +204,11 @@ def run_trial(
         # Missing labels are not wrong, although NaN != NaN.
         record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
     if trial.method in CLASSICAL:
-        options = {"metric": settings.metric, "balance": settings.balance, "seed": seed}
-        run = partial(_rival, trial.method, **options)
+        options: dict[str, Any] = {"metric": settings.metric, "balance": settings.balance}
+
+        def run(*parts: GraphStore) -> tuple[Record, Sequence[Tensor]]:
+            return _rival(trial.method, *parts, **options, seed=seed)
+
         warm_up((trial.method, store.task), run, train, validation, test)
         found, outputs = run(train, validation, test)
         return Finished(record | found, _kept(store, split, outputs))

@@ -31,9 +31,11 @@ def warm_up(key: Any, work: Callable[[GraphStore, GraphStore], Any], *parts: Gra
     if key in _warm:
         return
     _warm.add(key)
+    numbers = [min(GRAPHS, len(part)) for part in parts]
+    # Spread over all graphs, which may be sorted by class.
     few = [
-        part.subset(torch.linspace(0, len(part) - 1, min(GRAPHS, len(part))).long().unique())
-        for part in parts
+        part.subset(torch.arange(number) * len(part) // number)
+        for part, number in zip(parts, numbers, strict=True)
     ]
     # Work that fails on so few graphs may succeed on all; otherwise the trial fails and says why.
     with suppress(Exception), torch.random.fork_rng(devices=[]):

@@ -35,7 +35,8 @@ class Chart:
 
     ``data`` returns the numbers to draw. ``draw`` takes the results, these numbers and axes
     (``None`` for a new figure); it returns the axes, or ``None`` if there is too little to draw.
-    ``caption`` may contain ``{reference}``, ``{metric}`` and ``{fold}`` (the word for a trial).
+    ``title`` and ``caption`` may contain ``{reference}``, and ``caption`` also ``{metric}`` and
+    ``{fold}`` (the word for a trial).
     ``group`` is its heading on a page. ``every`` is what one chart covers: a group of results
     (data, model, layers and condition), a network (all its conditions), or all data sets.
     """
@@ -51,6 +52,14 @@ class Chart:
         """Draw the chart; return ``None`` if the results have no data for it."""
         table = self.data(results)
         return None if table.empty else self.draw(results, table, ax)
+
+    def words(self, results: Results | Across) -> tuple[str, str]:
+        """Title and caption of the chart of some results."""
+        if not isinstance(results, Results):
+            return self.title, self.caption
+        values = {"metric": word(results), "fold": fold_word(results)}
+        values["reference"] = results.reference
+        return self.title.format(**values), self.caption.format(**values)
 
 
 _BAND = "Mean over trials, the band is one standard deviation."
@@ -84,9 +93,9 @@ def _condition(title: str, caption: str, axis: str, column: str, other: str, usu
 
 FIGURES: dict[str, Chart] = {
     "forest": Chart(
-        "Who beats plain training?",
+        "Difference to {reference}",
         "Large dots are mean differences to {reference}, bars their 95 % intervals, small dots "
-        "single {fold}s. A filled dot differs significantly, a hollow one does not: p is corrected "
+        "single {fold}s. Filled: significant; hollow: a difference is not shown. p is corrected "
         "for the number of methods, bars are not. Bars within the grey band are practically equal "
         "to {reference}.",
         charts.forest,
@@ -107,12 +116,12 @@ FIGURES: dict[str, Chart] = {
         charts.learning_data,
     ),
     "reliability": Chart(
-        "Is it as sure as it is right?",
-        "Share of test graphs (of several labels, of single labels) that are predicted correctly "
+        "Reliability diagram",
+        "Share of test graphs (of labels, for multilabel tasks) that are predicted correctly "
         "against the confidence stated, in 15 bins pooled over trials; on the dashed diagonal "
-        "confidence is honest, below it the model is too sure. Larger dots are more predictions, "
-        "the columns below count them. Hollow dots: after temperature scaling on the validation "
-        "graphs. ECE is the calibration error before → after, mean over trials.",
+        "confidence is right, below it the model is overconfident. Larger dots are more "
+        "predictions, the columns below count them. Hollow dots: after temperature scaling on the "
+        "validation graphs. ECE is the calibration error before → after, mean over trials.",
         studies.reliability,
         studies.reliability_data,
         "Calibration",
@@ -128,10 +137,10 @@ FIGURES: dict[str, Chart] = {
         studies.robustness_data,
         "Robustness",
     ),
-    "deletion": _saliency("Taking salient nodes away", "deletion", "taken away", "falls"),
-    "insertion": _saliency("Putting salient nodes back", "insertion", "put back", "rises"),
+    "deletion": _saliency("Deletion curve", "deletion", "removed", "falls"),
+    "insertion": _saliency("Insertion curve", "insertion", "put back", "rises"),
     "motif": Chart(
-        "Does saliency find the motif?",
+        "Saliency of the motif",
         "How well node saliency ranks the nodes of the true motif above the others, mean over "
         "trials with one standard deviation; saliency as training reads it: the gradient of the "
         "loss at the true class. Hollow: chance.",
@@ -140,7 +149,7 @@ FIGURES: dict[str, Chart] = {
         "Saliency",
     ),
     "samples": Chart(
-        "Do virtual graphs look like real ones?",
+        "Degree distance of augmented graphs",
         "Bars: how far node degrees are from those of the graphs they are made of (Wasserstein "
         "distance), mean over trials with one standard deviation; shorter is closer. Hollow: the "
         "same of two random halves of the real graphs. Split: share of graphs in several parts. "
@@ -150,7 +159,7 @@ FIGURES: dict[str, Chart] = {
         "Virtual graphs",
     ),
     "cost": Chart(
-        "What does it cost?",
+        "Training time",
         "Median time of training as ratio to {reference}: bars per epoch, with the quartiles of "
         "all trials, hollow dots until the best checkpoint.",
         studies.cost,
@@ -166,7 +175,7 @@ FIGURES: dict[str, Chart] = {
         "Edge predictor",
     ),
     "label_noise": _condition(
-        "With wrong labels",
+        "Label noise",
         "training labels that were made wrong; validation and test labels are right",
         "Wrong training labels",
         "label_noise",
@@ -174,7 +183,7 @@ FIGURES: dict[str, Chart] = {
         1.0,
     ),
     "train_size": _condition(
-        "With little data",
+        "Training-set size",
         "the training graphs that were used; validation and test graphs are all there",
         "Training graphs used",
         "train_fraction",
@@ -182,7 +191,7 @@ FIGURES: dict[str, Chart] = {
         0.0,
     ),
     "sensitivity": Chart(
-        "How much do parameters matter?",
+        "Sensitivity to parameters",
         "Test {metric} for each value of a parameter, the others at their defaults: mean over "
         "trials with one standard deviation. A filled dot is the default, the dashed line its "
         "mean.",
@@ -194,7 +203,7 @@ FIGURES: dict[str, Chart] = {
     "ranks": Chart(
         "Average ranks",
         "Average rank of each method over the data sets; 1 is best. Bars are as long as the "
-        "critical difference: methods whose bars overlap do not differ significantly (Nemenyi’s "
+        "critical difference: methods whose bars overlap are not shown to differ (Nemenyi’s "
         "test, 5 %; an approximation that finds too much with few data sets).",
         studies.ranks,
         studies.ranks_data,
@@ -226,14 +235,11 @@ def drawn(
     if data.empty:
         return None
     stem = f"{prefix}{name.replace('_', '-')}"
-    drawings = elements(lambda: chart.draw(results, data, None), stem, chart.title, methods)
+    title, caption = chart.words(results)
+    drawings = elements(lambda: chart.draw(results, data, None), stem, title, methods)
     if not drawings:
         return None
-    caption = chart.caption
-    if isinstance(results, Results):
-        words = {"metric": word(results), "fold": fold_word(results)}
-        caption = caption.format(reference=results.reference, **words)
-    return Drawn(stem, chart.title, caption, chart.group, data, *drawings)
+    return Drawn(stem, title, caption, chart.group, data, *drawings)
 
 
 def elements(
@@ -302,7 +308,7 @@ class Plots:
                 raise GraphTransplantError(f"the results have no data for the chart {name!r}")
             return axes
 
-        draw.__name__, draw.__doc__ = name, chart.title
+        draw.__name__, draw.__doc__ = name, chart.title.format(reference="the reference")
         return draw
 
     def _check_one(self, name: str, chart: Chart) -> None:

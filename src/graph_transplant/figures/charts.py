@@ -106,7 +106,9 @@ def scores_data(results: Results) -> pd.DataFrame:
 
 def scores(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Test score of every trial; lines connect the same fold."""
-    means = table.groupby("method", sort=False)["score"].mean()
+    means = results.summary().set_index("method")["score_mean"]  # as in the table
+    means = means.fillna(table.groupby("method")["score"].mean())
+    means = means[means.index.isin(table["method"])]
     key = table["repeat"].astype(str) + "/" + table["fold"].astype(str)
     return row_chart(
         means.rename("mean").reset_index(),

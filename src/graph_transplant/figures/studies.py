@@ -229,6 +229,7 @@ def cost_data(results: Results) -> pd.DataFrame:
     elif "epoch_seconds" in table:
         table = table.dropna(subset="epoch_seconds")  # classical methods have no epochs
     seconds = ["epoch_seconds", "best_seconds"]
+    table = table.astype(dict.fromkeys(seconds, float))
     medians = table.groupby("method", as_index=False)[seconds].median()
     for name, part in (("epoch_low", 0.25), ("epoch_high", 0.75)):
         quartile = table.groupby("method")["epoch_seconds"].quantile(part)

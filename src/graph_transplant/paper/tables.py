@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from graph_transplant.experiments.protocol import BASELINE, Record, metric_of
-from graph_transplant.experiments.results import Results, paired
+from graph_transplant.experiments.results import Results
 from graph_transplant.experiments.selection import method_key
 from graph_transplant.experiments.statistics import Paired, holm
 from graph_transplant.experiments.verdict import SIGNIFICANT
@@ -257,7 +257,7 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
     finished = Counter(method_key(record["method"]) for record in measured)
     choices = results.summary().set_index("method")["chosen"]
     tests = [
-        paired(results, name, baseline, "measured") if baseline not in (None, name) else Paired()
+        results.paired(name, baseline, "measured") if baseline not in (None, name) else Paired()
         for name in names
     ]
     for name, test, p_holm in zip(names, tests, holm([t.p_value for t in tests]), strict=True):

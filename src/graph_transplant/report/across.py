@@ -10,7 +10,8 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.experiments.across import Across
 from graph_transplant.experiments.protocol import BASELINE
 from graph_transplant.experiments.results import Results
-from graph_transplant.experiments.verdict import SIGNIFICANT, join_verdicts
+from graph_transplant.experiments.sentences import join_verdicts
+from graph_transplant.experiments.verdict import SIGNIFICANT
 from graph_transplant.figures import drawn
 from graph_transplant.format import NOTHING, listed, number, percent, points
 from graph_transplant.recipes import MODELS
@@ -61,7 +62,7 @@ def _headline(found: Sequence[Across], sets: int) -> str:
     if texts:
         return "; ".join(texts)
     if any(one.wilcoxon for one in found):
-        return f"No method beats {BASELINE} significantly across {sets} data sets"
+        return f"No method is shown to be better than {BASELINE} across {sets} data sets"
     return f"Methods compared across {sets} data sets"
 
 

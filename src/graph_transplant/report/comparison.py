@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
-from graph_transplant.classical import CLASSICAL
-from graph_transplant.experiments.protocol import BASELINE, Condition, Record, one_split
+from graph_transplant.experiments.calls import Call
+from graph_transplant.experiments.protocol import Condition, Record, one_split
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.selection import method_key
-from graph_transplant.experiments.verdict import Verdict, headline, is_classical
+from graph_transplant.experiments.sentences import joint_headline
+from graph_transplant.experiments.verdict import Verdict, is_classical
 from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
 from graph_transplant.figures.style import style
 from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
-from graph_transplant.format import capital, count, duration
+from graph_transplant.format import count, duration
 from graph_transplant.methods import METHODS
 from graph_transplant.metrics import METRICS
 from graph_transplant.recipes import MODELS
@@ -147,7 +148,7 @@ def _render(
     compared = {one.group: one.verdict for one in sections}
     # The headline is about the easiest condition only.
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
-    said, verdict = headline(first_of, results.reference), lead.verdict
+    said, verdict = joint_headline(first_of, results.reference), lead.verdict
     network = f"{lead.group.network}: " if lead.group.network else ""
     versions = ", ".join(sorted({one["settings"].get("version", "") for one in results.chosen}))
     return render(
@@ -188,28 +189,33 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
     verdict, call = lead.verdict, results.call_of(lead.group)
     steps: list[tuple[str, str]] = []
     if verdict.next:
-        more = call.compare(repeats=verdict.repeats) if call and verdict.repeats else ""
-        steps.append((verdict.next, more))
-    plainly = results.reference == BASELINE and verdict.kind in ("none", "worse", "equal")
-    method = verdict.best or (BASELINE if plainly else "")
-    if lead.group.condition != Condition():
-        text = f"This was found {lead.group.condition.words}. Compare on all graphs as they are"
+        steps.append((verdict.next, _settling(call, verdict) if call else ""))
+    text, method = verdict.advice
+    if text and lead.group.condition != Condition():
+        said = f"This was found {lead.group.condition.words}. Compare on all graphs as they are"
         whole = call.compare(label_noise=None, train_fraction=None) if call else ""
-        steps.append((f"{text} before you train a model{':' if whole else '.'}", whole))
-    elif verdict.winner and is_classical(verdict.winner):
-        rival = capital(CLASSICAL[method_key(verdict.winner)].words)
-        steps.append((f"{rival} is the simplest choice: nothing that was tried beats it.", ""))
+        steps.append((f"{said} before you train a model{':' if whole else '.'}", whole))
+    elif text and not method:  # a classical method, or nothing yet: more trials come second
+        steps.insert(0, (text, ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
-        until = "Until that is settled, plain" if verdict.next else "Plain"
-        text = f"{until} training is the simplest choice:"
-        if verdict.best:
-            text = f"Train one model with {method}, calibrate and keep it:"
         own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
         steps.append((text, call.train(next(own)) if call else ""))
     if not verdict.compared:
         added = "another method" if results.reference in results.methods else results.reference
         steps.append((f"Add {added} to compare.", ""))
     return steps
+
+
+def _settling(call: Call, verdict: Verdict) -> str:
+    """The command that settles an open finding; empty if only more graphs could."""
+    remedy = verdict.remedy
+    if remedy is None or not remedy.repeats:
+        return ""
+    if remedy.kind != "folds":
+        return call.compare(repeats=remedy.repeats)
+    # Records of other folds belong into another directory.
+    out = None if call.out is None else f"{call.out}-{remedy.folds}-folds"
+    return replace(call, out=out).compare(folds=remedy.folds, repeats=remedy.repeats)
 
 
 def _commands(results: Results) -> list[str]:
@@ -275,7 +281,8 @@ def notebook_html(results: Results) -> str:
         (results.verdicts[group], ranking(group, part), _picture(part))
         for group, part in results.groups.items()
     ]
-    return render("notebook.html", title=FIGURES["forest"].title, parts=parts)
+    title, _ = FIGURES["forest"].words(results)
+    return render("notebook.html", title=title, parts=parts, notes=results.notes)
 
 
 def _picture(part: Results) -> str:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from graph_transplant.experiments.results import Group, Results, plain_rows
 from graph_transplant.experiments.verdict import Row
-from graph_transplant.format import duration, number, p_value, percent
-from graph_transplant.metrics import BUILT_IN, METRICS
+from graph_transplant.format import duration, number, p_value, percent, ratio
+from graph_transplant.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
             more=True,
         ),
         Column(
-            "p alone",
+            "p (uncorrected)",
             "The p-value before Holm’s correction.",
             value("p_value", p_value),
             low=True,
@@ -167,11 +167,7 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
 def _score(row: Row) -> Cell:
     form, below = METRICS[row["metric"]].score, ""
     if row["score_low"] is not None:
-        low, high = row["score_low"], row["score_high"]
-        if row["metric"] in BUILT_IN:  # at most 1, and at least 0 if a share
-            low = max(0.0, low) if METRICS[row["metric"]].share else low
-            high = min(1.0, high)
-        below = f"{form(low)} to {form(high)}"
+        below = f"{form(row['score_low'])} to {form(row['score_high'])}"
     spread = "" if row["score_std"] is None else f"± {form(row['score_std'])}"
     return Cell(form(row["score_mean"]), row["score_mean"], spread, below)
 
@@ -187,8 +183,7 @@ def _range(row: Row) -> str:
 def _ratio(row: Row, plain: Row | None) -> str:
     if plain is None or row is plain or not plain["seconds_median"] or not row["seconds_median"]:
         return ""
-    ratio = row["seconds_median"] / plain["seconds_median"]
-    return f"× {ratio:.1f}" if ratio >= 0.1 else f"× {ratio:.1g}"
+    return f"× {ratio(row['seconds_median'] / plain['seconds_median'])}"
 
 
 # -------------------------------------------------------------------- text formats
