@@ -84,9 +84,9 @@ def test_explanations_say_what_models_say() -> None:
         "BACE_1",
         "7 atoms, 7 bonds · true label: active",
         "Oc1ccccc1",
-        "Says active right",
-        "87 % sure",
-        "Says inactive wrong",
+        "Predicted: active right",
+        "confidence 87 %",
+        "Predicted: inactive wrong",
         "transplant-ep: right 1 of 1",
         "vanilla: right 0 of 1",
         "For: O 1 50 %, C 3 10 % Against: C 2 40 %",
@@ -103,9 +103,9 @@ def test_explanations_say_what_models_say() -> None:
     assert gradient.count("h3") == 0
     seen = view(PHENOL, label="pIC50 7.2", confidence=None, correct=None, output="pIC50")
     page = Page(render_explanations(explained(explanation(truth="pIC50 6.9", views=(seen,)))))
-    for words in ("Predicted pIC50 7.2", "true value: pIC50 6.9", "raises the predicted value"):
+    for words in ("Predicted: pIC50 7.2", "true value: pIC50 6.9", "raises the predicted value"):
         assert words in page.text
-    assert "sure" not in page.text
+    assert "confidence" not in page.text.lower()
     assert "Drawn for" not in page.text  # as there is only one value
 
 
@@ -116,7 +116,7 @@ def test_explanations_say_what_to_believe() -> None:
     page = Page(render_explanations(explained(*shown)))
     for words in (
         "true label: Class = 1",
-        "Says Class = 0",
+        "Predicted: Class = 0",
         "Drawn for Class = 1",
         "Do not rely on these drawings. On the validation molecules, taking away the most salient",
         "1 of the 2 molecules was in the training data",
@@ -392,7 +392,7 @@ def test_a_trained_model_knows_its_baseline_class_mix_and_duplicates(tmp_path: P
     assert "occur more than once; all copies of one are in the same part" in Page(text).text
     assert main(["explain", str(out), "CCCO", "--out", str(tmp_path / "one.html")]) == 0
     text = (tmp_path / "one.html").read_text("utf-8")
-    assert re.search(r"Says toxic = [01]", Page(text).text)
+    assert re.search(r"Predicted: toxic = [01]", Page(text).text)
     assert 'class="graph"' in text
 
 

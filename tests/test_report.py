@@ -83,7 +83,7 @@ def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
     assert f"{verdict.next} {wanted}" in page.text
     joined = COMMAND.replace("--repeats 1", "--repeats=1")
     (tmp_path / "commands.txt").write_text(f"{joined}\n", encoding="utf-8")
-    assert "--repeats=1 " not in Page(render_report(results)).text.partition("Repeat it")[0]
+    assert "--repeats=1 " not in Page(render_report(results)).text.partition("Reproduce")[0]
     assert "What next" in page.text
     assert "graph-transplant train toy --recipe paper --model gcs --method vanilla" in page.text
     # The command of the records is shown as it was noted; without the file there is none.
@@ -125,7 +125,7 @@ def test_one_harder_condition_is_told_in_whole() -> None:
     records = [record for record in golden("motifs-conditions") if record.get("train_fraction")]
     one = min(record["train_fraction"] for record in records)
     page = Page(render_report(Results([r for r in records if r["train_fraction"] == one])))
-    assert "What the models look at" in page.text
+    assert "Saliency maps" in page.text
     assert "Learning" in page.text
 
 
@@ -137,10 +137,8 @@ def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: 
     assert "GCS, 3 layers, with 20 % of the training labels wrong" in titles
     assert page.values("class").count("harder") == 4
     assert "With 20 % of the training labels wrong, " in page.text
-    assert "When conditions change" in page.text
-    assert {"With wrong labels", "With little data"} <= set(
-        re.findall(r"<h4>([^<]*)</h4>", conditions)
-    )
+    assert "Label noise and training-set size" in page.text
+    assert {"Label noise", "Training-set size"} <= set(re.findall(r"<h4>([^<]*)</h4>", conditions))
     harder = page_of(two() + two(**NOISY) + two(**FEW))
     assert "drop-nodes beats vanilla on toy by 10.4 points" in harder.text.partition("What next")[0]
 
@@ -199,9 +197,10 @@ def test_undefined_numbers_are_not_printed() -> None:
 def test_a_rich_page_folds_everything_but_the_ranking(rich_page: str) -> None:
     page = check_self_contained(rich_page)
     groups = re.findall(r"<summary><h3>([^<]*)</h3></summary>", rich_page)
-    for title in ("Every trial", "Learning", "Calibration", "Robustness", "Saliency", "Cost",
-                  "Virtual graphs", "Edge predictor", "What the models look at",
-                  "What the methods make", "Settings", "Methods and columns"):  # fmt: skip
+    for title in ("Every trial", "Learning", "Reliability diagram", "Under attack", "Saliency",
+                  "Training time", "Degree distance of augmented graphs", "The edge predictor",
+                  "Saliency maps", "Augmented graphs", "Settings",
+                  "Methods and columns"):  # fmt: skip
         assert groups.count(title) == 1, title
     assert [a for tag, a in page.tags if tag == "details" and "open" in a] == []
     # Every picture says what it shows.
@@ -324,8 +323,9 @@ def test_a_figure_from_outside_is_on_the_page_and_in_the_folder(
     monkeypatch.setitem(FIGURES, "epochs", toy)
     assert Results(two()).plot.epochs().patches
     text = write_report(Results(two()), tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<summary><h3>Toys</h3></summary>" in text
-    assert "<h4>How long?</h4><p>Mean number of epochs.</p>" in text
+    assert "<summary><h3>How long?</h3></summary>" in text
+    assert "<h4>How long?</h4>" not in text  # a single chart has one heading
+    assert "<figcaption><p>Mean number of epochs.</p>" in text
     assert (tmp_path / "figures" / "gcs-3-epochs.svg").is_file()
     assert (tmp_path / "figures" / "gcs-3-epochs.csv").read_text().startswith("method,epochs\n")
 

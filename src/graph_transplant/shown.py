@@ -30,6 +30,11 @@ class Structure:
     molecule: bool
     directed: bool
 
+    @property
+    def typed(self) -> bool:
+        """Whether nodes have names that are not elements."""
+        return not self.molecule and any(self.names)
+
 
 @dataclass(frozen=True)
 class Part:

@@ -81,6 +81,20 @@ def label_words(store: GraphStore, number: int) -> str | None:
     return None if all(map(math.isnan, values)) else output_words(store.task, names, values)
 
 
+def is_correct(task: str, outputs: Sequence[float], targets: Sequence[float]) -> bool | None:
+    """Whether a prediction is correct; ``None`` for regression and if no target is known.
+
+    ``targets`` are the number of the class, or a value for each label (NaN if missing).
+    """
+    if task == "regression":
+        return None
+    if task == "multiclass":
+        return max(range(len(outputs)), key=outputs.__getitem__) == targets[0]
+    pairs = zip(outputs, targets, strict=True)
+    known = [(value, target) for value, target in pairs if not math.isnan(target)]
+    return all((v >= LABELLED) == (t >= LABELLED) for v, t in known) if known else None
+
+
 def target_words(
     store: GraphStore, row: Sequence[float]
 ) -> tuple[str, tuple[tuple[str, float], ...]]:
@@ -192,11 +206,22 @@ def _node_names(
     elements = _TU_ELEMENTS.get(store.name) if featurizer is None else None
     if elements is not None and x.shape[1] == len(elements):
         return one_hot_names(x, elements, "?"), True
+    numbers, labels = store.num_continuous, _types(store)
     if featurizer is not None and featurizer.node_labels:
-        labels, numbers = featurizer.node_labels, featurizer.node_numbers
-        if x.shape[1] - numbers == len(labels):
-            return one_hot_names(x[:, numbers:], labels, ""), False
+        numbers, labels = featurizer.node_numbers, featurizer.node_labels
+    if labels and x.shape[1] - numbers == len(labels):
+        return one_hot_names(x[:, numbers:], labels, ""), False
     return nameless
+
+
+def _types(store: GraphStore) -> tuple[str, ...]:
+    """Numbers of the one-hot columns after the continuous ones; empty if they are not one-hot."""
+    columns = store.num_node_features - store.num_continuous
+    if columns < 2:
+        return ()
+    x = next(store.pieces()).field("x")[:, store.num_continuous :]
+    one_hot = bool(((x == 0) | (x == 1)).all() and (x.sum(1) == 1).all())
+    return tuple(map(str, range(columns))) if one_hot else ()
 
 
 def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:

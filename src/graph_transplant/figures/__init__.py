@@ -107,12 +107,13 @@ FIGURES: dict[str, Chart] = {
         charts.learning_data,
     ),
     "reliability": Chart(
-        "Is it as sure as it is right?",
-        "Share of test graphs (of several labels, of single labels) that are predicted correctly "
-        "against the confidence stated, in 15 bins pooled over trials; on the dashed diagonal "
-        "confidence is honest, below it the model is too sure. Larger dots are more predictions, "
-        "the columns below count them. Hollow dots: after temperature scaling on the validation "
-        "graphs. ECE is the calibration error before → after, mean over trials.",
+        "Reliability diagram",
+        "Share of test graphs (for multilabel tasks, of labels) that are predicted correctly "
+        "against the confidence, pooled over trials in 15 bins, of which those with fewer than "
+        f"{studies.LEAST_IN_BIN} predictions are joined with their neighbours; below the dashed "
+        "diagonal the model is overconfident. Larger dots are more predictions, the columns below "
+        "count them. Hollow dots: after temperature scaling on the validation graphs. ECE is the "
+        "calibration error before → after, mean over trials.",
         studies.reliability,
         studies.reliability_data,
         "Calibration",
@@ -128,10 +129,10 @@ FIGURES: dict[str, Chart] = {
         studies.robustness_data,
         "Robustness",
     ),
-    "deletion": _saliency("Taking salient nodes away", "deletion", "taken away", "falls"),
-    "insertion": _saliency("Putting salient nodes back", "insertion", "put back", "rises"),
+    "deletion": _saliency("Deletion curve", "deletion", "removed", "falls"),
+    "insertion": _saliency("Insertion curve", "insertion", "put back", "rises"),
     "motif": Chart(
-        "Does saliency find the motif?",
+        "Saliency against the true motif",
         "How well node saliency ranks the nodes of the true motif above the others, mean over "
         "trials with one standard deviation; saliency as training reads it: the gradient of the "
         "loss at the true class. Hollow: chance.",
@@ -140,7 +141,7 @@ FIGURES: dict[str, Chart] = {
         "Saliency",
     ),
     "samples": Chart(
-        "Do virtual graphs look like real ones?",
+        "Degree distance of augmented graphs",
         "Bars: how far node degrees are from those of the graphs they are made of (Wasserstein "
         "distance), mean over trials with one standard deviation; shorter is closer. Hollow: the "
         "same of two random halves of the real graphs. Split: share of graphs in several parts. "
@@ -150,7 +151,7 @@ FIGURES: dict[str, Chart] = {
         "Virtual graphs",
     ),
     "cost": Chart(
-        "What does it cost?",
+        "Training time",
         "Time of training as ratio to {reference}: bars per epoch, with one standard deviation "
         "over trials, hollow dots until the best checkpoint.",
         studies.cost,
@@ -166,7 +167,7 @@ FIGURES: dict[str, Chart] = {
         "Edge predictor",
     ),
     "label_noise": _condition(
-        "With wrong labels",
+        "Label noise",
         "training labels that were made wrong; validation and test labels are right",
         "Wrong training labels",
         "label_noise",
@@ -174,7 +175,7 @@ FIGURES: dict[str, Chart] = {
         1.0,
     ),
     "train_size": _condition(
-        "With little data",
+        "Training-set size",
         "the training graphs that were used; validation and test graphs are all there",
         "Training graphs used",
         "train_fraction",
@@ -182,7 +183,7 @@ FIGURES: dict[str, Chart] = {
         0.0,
     ),
     "sensitivity": Chart(
-        "How much do parameters matter?",
+        "Sensitivity to parameters",
         "Test {metric} for each value of a parameter, the others at their defaults: mean over "
         "trials with one standard deviation. A filled dot is the default, the dashed line its "
         "mean.",

@@ -60,6 +60,7 @@ def gallery(results: Results) -> dict[str, Any]:
         "left_out": [name for name in seen if name not in shown],
         "damaged": damaged,
         "molecules": any(structure.molecule for structure in every),
+        "typed": any(structure.typed for structure in every),
     }
 
 
@@ -80,8 +81,10 @@ def _map(graph: str, models: Mapping[str, Salient]) -> tuple[str, str, list[View
         views.append(
             {
                 "method": method,
-                "says": class_word(one.predicted),
-                "sure": "" if one.confidence is None else percent(one.confidence, 0, unit=True),
+                "predicted": class_word(one.predicted),
+                "confidence": ""
+                if one.confidence is None
+                else percent(one.confidence, 0, unit=True),
                 "verdict": {None: "", True: "right", False: "wrong"}[one.correct],
                 "inside": inside,
                 "drawing": graph_svg(
