@@ -26,10 +26,19 @@ TRANSPLANTED, REMAINING, LEFT_OUT = PARTS = ("transplanted", "remaining", "left 
 MOST_NODES = 500  # further nodes are not drawn; the description says so
 
 _MOST_NAMED = 60
-_LEAST_NAMED = 5  # pixels; names do not fit into smaller nodes
+_LETTERS = 11.0  # pixels, as in the style sheet
+_LEAST_NAMED, _LEAST_TYPED = (
+    5,
+    26,
+)  # pixels; names do not fit into smaller nodes and on shorter edges
 _LONGEST = 24  # letters of a name in words
 _BY_STRESS = 100  # larger components use a spring layout: Kamada-Kawai takes cubic time
-_EDGE, _LONG_EDGE, _BOND, _MARGIN = 38.0, 54.0, 30.0, 20.0  # pixels; long with names below nodes
+_EDGE, _LONG_EDGE, _BOND, _MARGIN = (
+    38.0,
+    54.0,
+    30.0,
+    20.0,
+)  # pixels; long with names below nodes or on edges
 _LARGEST = 1.3  # highest scale of small molecules
 _NODES = {
     "": "fill:var(--paper);stroke:var(--ink);stroke-width:1.4",
@@ -190,12 +199,15 @@ def _plain_svg(
     # Names below nodes and numbers beside them need room.
     margin = 36.0 if numbered or (named and not inside) else _MARGIN
     size = np.ptp(places, axis=0) if len(places) else np.zeros(2)
+    # Types of edges would hide a dense graph, or names below nodes.
+    sparse = len(edges) <= 1.25 * len(names)
+    kinds = structure.kinds if sparse and (inside or not named) else ()
     unit = min(
-        _EDGE if inside or not named else _LONG_EDGE,
+        _LONG_EDGE if kinds or (named and not inside) else _EDGE,
         (width - 2 * margin) / max(size.max(initial=0.0), 1e-9),
     )
     whole = np.maximum(unit * size + 2 * margin, 48)
-    radius = min(10.0 if inside else 5.0, max((0.42 if inside else 0.36) * unit, 2.0))
+    radius = min(10.0 if inside else 5.0, max(0.36 * unit, 2.0))
     points = unit * (places - places.min(axis=0, initial=np.inf)) + (whole - unit * size) / 2
     root = _root(f"0 0 {whole[0]:.0f} {whole[1]:.0f}", whole[0], whole[1], label)
     for (x, y), value in zip(points, saliency or (), strict=False):
@@ -208,6 +220,10 @@ def _plain_svg(
     for kind, own in lines.items():
         if own:
             ElementTree.SubElement(root, "path", {"d": "".join(own), "style": _EDGES[kind]})
+    if kinds and len(names) <= _MOST_NAMED and unit >= _LEAST_TYPED:
+        for number, (one, two) in edges.items():
+            x, y = (points[one] + points[two]) / 2
+            _text(root, x, y + 3, kinds[number], f"fill:var(--soft);{_OUTLINE}", 9)
     for number, (x, y) in enumerate(points):
         part = parts[number] if parts is not None else ""
         if part in (TRANSPLANTED, REMAINING):  # translucent: hide the edges underneath
@@ -280,16 +296,22 @@ def _name(
     root: ElementTree.Element, x: float, y: float, name: str, radius: float, inside: bool,
     left_out: bool,
 ) -> None:  # fmt: skip
-    text = plain(name)
-    size = min(11.0, (1.0 if left_out else 1.4) * radius) if inside else 11.0
+    size = min(_LETTERS, (1.0 if left_out else 1.4) * radius) if inside else _LETTERS
     below = 0.36 * size if inside else radius + 12
     strong = inside and not left_out
     look = "fill:var(--ink);font-weight:600" if strong else "fill:var(--soft)"
-    look += "" if inside else f";{_OUTLINE}"
-    look += f";font-size:{size:.1f}px" if size < 11 else ""
-    given = {"x": f"{x:.1f}", "y": f"{y + below:.1f}", "style": f"text-anchor:middle;{look}"}
+    _text(root, x, y + below, name, look if inside else f"{look};{_OUTLINE}", size)
+
+
+def _text(
+    root: ElementTree.Element, x: float, y: float, text: str, look: str, size: float = _LETTERS
+) -> ElementTree.Element:
+    text = plain(text)
+    look += f";font-size:{size:.1f}px" if size < _LETTERS else ""
+    given = {"x": f"{x:.1f}", "y": f"{y:.1f}", "style": f"text-anchor:middle;{look}"}
     found = ElementTree.SubElement(root, "text", given)
     found.text = text if len(text) <= 8 else f"{text[:7]}…"
+    return found
 
 
 def _numbers(
@@ -307,9 +329,7 @@ def _numbers(
         spots = points[node] + away * np.stack((np.cos(angles), np.sin(angles)), axis=1)
         room = np.linalg.norm(spots[:, None] - taken, axis=2).min(axis=1)
         x, y = spots[room.argmax()]
-        given = {"x": f"{x:.1f}", "y": f"{y + 4:.1f}", "class": "index"}
-        given["style"] = f"text-anchor:middle;fill:var(--soft);{_OUTLINE}"
-        ElementTree.SubElement(root, "text", given).text = text
+        _text(root, x, y + 4, text, f"fill:var(--soft);{_OUTLINE}").set("class", "index")
         taken = np.concatenate((taken, [(x, y)]))
 
 

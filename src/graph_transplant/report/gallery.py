@@ -17,7 +17,7 @@ from graph_transplant.shown import Made, Mixture, Salient, read_example
 MOST_MAPS = 4
 """Maps per graph: the motif if known, the reference and the best other methods."""
 
-_SMALL = 200  # width of each of several drawings in a row
+_SMALL = 240  # width of each of several drawings in a row
 
 View = dict[str, str]
 
