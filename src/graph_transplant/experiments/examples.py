@@ -124,7 +124,7 @@ def _salient(
     marked = batch.nodes.get("motif_mask")
     motif = None if marked is None else torch.split(marked.cpu(), counts)
     graphs = structures(batch, store)
-    rows = outputs.tolist()
+    rows, wanted = outputs.tolist(), store.y[shown].reshape(len(shown), -1).tolist()
     truths = [label_words(store, number) for number in shown.tolist()]
     return [
         Salient(
@@ -132,7 +132,7 @@ def _salient(
             truth=truth,
             predicted=output_words(task, store.output_names, rows[place]),
             confidence=confidence[place],
-            correct=truth and is_correct(task, rows[place], store.y[number].reshape(-1).tolist()),
+            correct=None if truth is None else is_correct(task, rows[place], wanted[place]),
             structure=graphs[place],
             saliency=tuple(parts[place].tolist()),
             motif=None if motif is None else tuple(motif[place].bool().tolist()),
