@@ -27,10 +27,8 @@ MOST_NODES = 500  # further nodes are not drawn; the description says so
 
 _MOST_NAMED = 60
 _LETTERS = 11.0  # pixels, as in the style sheet
-_LEAST_NAMED, _LEAST_TYPED = (
-    5,
-    26,
-)  # pixels; names do not fit into smaller nodes and on shorter edges
+# Pixels; names do not fit into smaller nodes, nor types on shorter edges.
+_LEAST_NAMED, _LEAST_LEFT_OUT, _LEAST_TYPED = 5, 7, 26
 _LONGEST = 24  # letters of a name in words
 _BY_STRESS = 100  # larger components use a spring layout: Kamada-Kawai takes cubic time
 _EDGE, _LONG_EDGE, _BOND, _MARGIN = (
@@ -229,7 +227,8 @@ def _plain_svg(
         if part in (TRANSPLANTED, REMAINING):  # translucent: hide the edges underneath
             _circle(root, x, y, radius, "fill:var(--paper)")
         _node(root, x, y, part, radius)
-        if named and (inside or part != LEFT_OUT) and (radius >= _LEAST_NAMED or not inside):
+        least = _LEAST_LEFT_OUT if part == LEFT_OUT else _LEAST_NAMED
+        if named and (radius >= least if inside else part != LEFT_OUT):
             _name(root, x, y, names[number], radius, inside, part == LEFT_OUT)
     below = points + np.array((0, radius + 8)) if named and not inside else points
     distances = {n: radius + 9 * _strength(saliency, n) + 8 for n in numbered if n < len(names)}
