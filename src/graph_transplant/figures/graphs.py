@@ -31,12 +31,8 @@ _LETTERS = 11.0  # pixels, as in the style sheet
 _LEAST_NAMED, _LEAST_LEFT_OUT, _LEAST_TYPED = 5, 7, 26
 _LONGEST = 24  # letters of a name in words
 _BY_STRESS = 100  # larger components use a spring layout: Kamada-Kawai takes cubic time
-_EDGE, _LONG_EDGE, _BOND, _MARGIN = (
-    38.0,
-    54.0,
-    30.0,
-    20.0,
-)  # pixels; long with names below nodes or on edges
+# Pixels; edges are long with names below nodes or on edges.
+_EDGE, _LONG_EDGE, _BOND, _MARGIN = 38.0, 54.0, 30.0, 20.0
 _LARGEST = 1.3  # highest scale of small molecules
 _NODES = {
     "": "fill:var(--paper);stroke:var(--ink);stroke-width:1.4",
