@@ -325,7 +325,7 @@ def test_a_page_without_its_script_shows_everything_and_no_button(
     page.goto((folder / "rich.html").as_uri())
     assert page.get_by_role("button").count() == 0
     assert page.locator("table.ranking tbody tr").count() == 3
-    page.get_by_text("Calibration", exact=True).click()
+    page.get_by_text("Reliability diagram", exact=True).click()
     assert page.locator("#gcs-3-reliability .wide svg").is_visible()
     context.close()
 

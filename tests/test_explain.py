@@ -20,15 +20,17 @@ from torch_geometric.data import Data
 import graph_transplant as gt
 from edits import both_ways
 from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.experiments.examples import examples
 from graph_transplant.graphs import Featurizer, GraphStore
 from graph_transplant.models.explanation import explain, explain_rows
+from graph_transplant.models.gallery import mixtures
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.models.similarity import packed, seen
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.saliency import NodeSaliency
-from graph_transplant.shown import Structure
+from graph_transplant.shown import Made, Structure, read_example, write_example
 from graph_transplant.splits import split_for_training
-from graph_transplant.structures import structures
+from graph_transplant.structures import is_correct, label_words, structures
 from graph_transplant.targets import TargetScale
 from made_up import as_trained
 from oracles import unchanged
@@ -319,6 +321,88 @@ def test_labels_of_json_graphs_name_the_nodes() -> None:
     other.add_node(0, label="red", x=[0.5])
     store = gt.load([graph, other])
     assert [one.names for one in drawn(store)] == [("red", "blue"), ("red",)]
+
+
+def test_one_hot_types_are_drawn_as_the_numbers_of_their_columns(tmp_path: Path) -> None:
+    store = gt.load("typed-motifs", graphs=8)
+    for graph, data in zip(drawn(store), store, strict=True):
+        assert graph.names == tuple(str(row.index(1)) for row in data.x.tolist())
+        assert graph.typed
+    # The types of the motif are those in the name of its class.
+    first = drawn(store)[0]
+    inside = [n for n, of in zip(first.names, store[0].motif_mask.tolist(), strict=True) if of]
+    assert (sorted(inside), label_words(store, 0)) == (["0", "0", "1", "1"], "cycle of 0 and 1")
+    store.save(tmp_path / "typed.safetensors")
+    again = gt.load(tmp_path / "typed.safetensors")
+    assert [g.names for g in drawn(again)] == [g.names for g in drawn(store)]
+
+
+@pytest.mark.parametrize(
+    ("x", "continuous", "names"),
+    [
+        ([[0.3, 0, 1], [0.7, 1, 0]], 1, ("1", "0")),
+        ([[0.3, 0, 1], [0.7, 1, 0]], 0, ("", "")),  # a number among them
+        ([[1, 0, 1], [0, 1, 0]], 0, ("", "")),  # two at once
+        ([[0, 0], [0, 1]], 0, ("", "")),  # one without any
+        ([[1], [1]], 0, ("", "")),  # nothing to tell apart
+    ],
+)
+def test_other_features_are_no_types(
+    x: list[list[float]], continuous: int, names: tuple[str, ...]
+) -> None:
+    data = Data(x=torch.tensor(x), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0]))
+    store = GraphStore.from_pyg([data], num_outputs=2, num_continuous=continuous)
+    assert [graph.names for graph in drawn(store)] == [names]
+
+
+def test_mixed_graphs_keep_the_types_of_their_nodes() -> None:
+    store = gt.load("typed-motifs", graphs=40)
+    for one in mixtures(store, method="transplant-dp", count=3, epochs=1, hidden=8):
+        for part, transplanted in ((one.source, True), (one.destination, False)):
+            kept = [n for n, of in zip(part.structure.names, part.chosen, strict=True) if of]
+            pairs = zip(one.structure.names, one.from_source, strict=True)
+            assert sorted(kept) == sorted(name for name, of in pairs if of == transplanted)
+            assert set(kept) <= set("01234")
+
+
+def test_pages_of_models_and_of_comparisons_judge_labels_alike() -> None:
+    # A target of one half counts as present, as `output_words` names it.
+    assert is_correct("multilabel", [0.9, 0.1], [0.5, math.nan])
+    assert not is_correct("multilabel", [0.1, 0.1], [0.5, 0.0])
+    assert is_correct("multilabel", [0.1], [math.nan]) is None
+    assert is_correct("multiclass", [0.1, 0.7, 0.2], [1.0])
+    assert is_correct("regression", [0.1], [0.1]) is None
+    store = graphs("multilabel")
+    model = model_for(store)
+    y = torch.full_like(model.predictions(store).outputs, 0.5, dtype=torch.float32)
+    halves = store.with_targets(y, task="multilabel")
+    seen = [one.views[0].correct for one in explain(model, halves)]
+    records = examples(model.network, [], halves, halves, seed=0)
+    told = {int(record["graph"]) - 1: record["correct"] for record in records}
+    assert told
+    assert all(seen[number] == bool(value) for number, value in told.items())
+
+
+def test_edges_have_their_labels_as_types() -> None:
+    graph = nx.Graph(y="p")
+    graph.add_edge(0, 1, label="owns", x=[0.5])
+    graph.add_edge(1, 2, label="knows", x=[1.0])
+    graph.add_edge(0, 2, label="owns", x=[0.0])
+    store = gt.load([graph, nx.Graph([(0, 1, {"label": "knows", "x": [2.0]})], y="q")])
+    (first, other) = drawn(store)
+    types = dict(zip(first.edges, first.kinds, strict=True))
+    assert types == {(0, 1): "owns", (1, 2): "knows", (0, 2): "owns"}
+    assert other.kinds == ("knows",)
+    record = write_example(Made(first, "p"))
+    assert read_example(record) == Made(first, "p")
+    with pytest.raises(GraphTransplantError, match="`kinds` must have a value for each edge"):
+        read_example(record | {"kinds": ["owns"]})
+    # One-hot columns without names are numbered.
+    data = Data(
+        x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0]),
+        edge_attr=torch.tensor([[0.0, 1.0], [0.0, 1.0]]),
+    )  # fmt: skip
+    assert drawn(GraphStore.from_pyg([data], num_outputs=2))[0].kinds == ("1",)
 
 
 # -------------------------------------------------------------------- rows of files

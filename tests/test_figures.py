@@ -34,7 +34,9 @@ from graph_transplant.figures.graphs import (
     graph_svg,
     layout,
     molecule_svg,
+    node_words,
 )
+from graph_transplant.figures.studies import joined
 from graph_transplant.figures.style import COLOURS, NARROW, WIDE, palette, style, svg
 from graph_transplant.structures import structures
 from made_up import PLAIN, made_up
@@ -354,6 +356,26 @@ def test_cards_are_drawn_from_plain_numbers(name, width):
     assert "<script" not in svg(figure, HOSTILE)
 
 
+@pytest.mark.parametrize("counts", [[1, 2, 30, 1, 9, 1], [2, 1], [10, 10], [40, 3], [1, 1, 12]])
+def test_small_bins_are_joined_with_their_neighbours(counts):
+    numbers = np.arange(1, len(counts) + 1) / 10
+    bins = pd.DataFrame({"count": counts, "confidence": numbers, "accuracy": 1 - numbers})
+    found = joined(bins)
+    assert found["count"].sum() == sum(counts)
+    assert len(found) == 1 or found["count"].min() >= 10
+    assert found["confidence"].is_monotonic_increasing
+    # The gap to the diagonal, weighted by the counts, stays as it is.
+    for name in ("confidence", "accuracy"):
+        whole = (bins["count"] * bins[name]).sum()
+        assert (found["count"] * found[name]).sum() == pytest.approx(whole)
+    if counts == [10, 10]:
+        assert found["confidence"].tolist() == pytest.approx([0.1, 0.2])
+    with style():
+        ax = card.reliability_bins(bins.assign(stage="after"))
+    dots = [x for line in ax.get_lines() if line.get_marker() == "o" for x in line.get_xdata()]
+    assert sorted(dots) == pytest.approx(found["confidence"].tolist())
+
+
 # -------------------------------------------------------------------- graphs
 
 
@@ -378,6 +400,54 @@ def test_graphs_show_saliency_and_parts():
 
 def _paths(text: str) -> list[ElementTree.Element]:
     return ElementTree.fromstring(text).findall("path")
+
+
+@pytest.mark.parametrize("width", [480, 200])
+def test_numbers_stand_beside_their_nodes(width):
+    edges = tuple((n, n // 2) for n in range(1, 24))
+    tree = Structure(tuple("abc"[n % 3] for n in range(24)), edges, (), False, False)
+    saliency = [1.0 - n / 24 for n in range(24)]
+    found = graph_svg(tree, saliency=saliency, numbered=[0, 7, 22], width=width)
+    assert found == graph_svg(tree, saliency=saliency, numbered=[22, 0, 7], width=width)
+    root = ElementTree.fromstring(found)
+    nodes = [c for c in root.findall("circle") if "halo" not in c.get("style", "")]
+    places = np.array([(float(c.get("cx")), float(c.get("cy"))) for c in nodes])
+    numbers = {one.text: one for one in root.iter("text") if one.get("class") == "index"}
+    assert set(numbers) == {"1", "8", "23"}
+    for text, one in numbers.items():
+        at = np.array((float(one.get("x")), float(one.get("y")) - 4))
+        distance = np.linalg.norm(places - at, axis=1)
+        assert distance.argmin() == int(text) - 1
+        assert distance.min() > float(nodes[0].get("r")), "not on the node"
+        assert ((at > 0) & (at < [float(root.get("width")), float(root.get("height"))])).all()
+    names = [one.text for one in root.iter("text") if one.get("class") is None]
+    assert names == list(tree.names), "every node has its type"
+    assert 'class="index"' not in graph_svg(tree)
+
+
+def test_types_of_edges_stand_on_them_unless_the_graph_is_dense():
+    path = Structure(("a",) * 4, ((0, 1), (1, 2), (2, 3)), (), False, False, ("owns", "x", ""))
+    root = ElementTree.fromstring(graph_svg(path))
+    texts = [one for one in root.iter("text") if "font-weight" not in one.get("style")]
+    assert [one.text or "" for one in texts] == ["owns", "x", ""]
+    nodes = [(float(one.get("cx")), float(one.get("cy"))) for one in root.iter("circle")]
+    middle = (np.array(nodes[0]) + nodes[1]) / 2
+    at = [float(texts[0].get("x")), float(texts[0].get("y")) - 3]
+    assert at == pytest.approx(middle.tolist(), abs=0.11)
+    edges = tuple(itertools.combinations(range(4), 2))
+    assert "owns" not in graph_svg(replace(path, edges=edges, kinds=("owns",) * 6))
+
+
+def test_atoms_have_their_numbers_as_in_the_smiles():
+    pytest.importorskip("rdkit")
+    texts = ElementTree.fromstring(molecule_svg("CC(=O)Nc1ccc(O)cc1", numbered=[2, 3])).iter("text")
+    assert [one.text for one in texts if one.get("class") == "index"] == ["3", "4"]
+
+
+def test_nodes_in_words():
+    assert [node_words(GRAPH, node) for node in (0, 4)] == ["node 1 (type a)", "node 5"]
+    assert len(node_words(GRAPH, 2)) <= len("node 3 (type )") + 24
+    assert node_words(Structure(("N",), (), (), True, False), 0) == "N 1"
 
 
 def test_graphs_are_laid_out_the_same_each_time():

@@ -105,8 +105,27 @@ def test_explanations_say_what_models_say() -> None:
     page = Page(render_explanations(explained(explanation(truth="pIC50 6.9", views=(seen,)))))
     for words in ("Predicted: pIC50 7.2", "true value: pIC50 6.9", "raises the predicted value"):
         assert words in page.text
-    assert "confidence" not in page.text
+    assert "confidence" not in page.text.lower()
     assert "Drawn for" not in page.text  # as there is only one value
+
+
+def test_the_nodes_in_the_text_have_their_numbers_and_types_in_the_drawing() -> None:
+    names = ("a", "b", "a", "c", "b", "a", "c")
+    typed = replace(PHENOL, names=names, orders=(), molecule=False)
+    shown = explanation(text="", structure=typed, views=(view(typed),))
+    text = render_explanations(explained(shown))
+    page = Page(text)
+    assert "For: node 1 (type a) 50 %, node 3 (type a) 10 %" in page.text
+    assert "Against: node 2 (type b) 40 %" in page.text
+    assert "The label in or below a node, or on an edge, is its type" in page.text
+    drawing = re.search(r'<svg class="graph".*?</svg>', text)
+    assert drawing
+    numbers = re.findall(r'class="index"[^>]*>(\d+)<', drawing[0])
+    assert numbers == ["1", "2", "3"]
+    assert re.findall(r'style="text-anchor[^>]*font-weight:600[^>]*>(\w)<', drawing[0]) == [*names]
+    # Atoms are named by their elements.
+    plain = Page(render_explanations(explained(explanation())))
+    assert "type" not in plain.text.lower()
 
 
 def test_explanations_say_what_to_believe() -> None:
@@ -257,6 +276,26 @@ def test_the_card_speaks_plainly(task: str) -> None:
         "ab" * 32,
     ):
         assert some in page.text, some
+
+
+def test_each_finding_of_a_card_is_a_paragraph() -> None:
+    made = card()
+    made["metrics"]["forest"] = {"accuracy": 0.7, "auroc": 0.79}
+    _, findings = said(Described(made))
+    assert len(findings) > 1
+    text = html.unescape(render_card(made))
+    for finding in findings:
+        assert f'<p class="finding">{finding}</p>' in text
+
+
+def test_a_card_predicts_new_graphs_not_those_of_training() -> None:
+    made = card()
+    made["featurizer"] = None
+    made["data"] = {**made["data"], "source": "typed-motifs", "name": "typed-motifs"}
+    page = Page(render_card(made))
+    assert "graph-transplant explain MODEL new.safetensors --out explain.html" in page.text
+    assert "MODEL typed-motifs" not in page.text
+    assert "GraphStore.save" in page.text
 
 
 def test_the_card_names_the_class_that_is_ranked_first() -> None:

@@ -22,6 +22,7 @@ class Structure:
         orders: Bond order of every edge, 1.5 if aromatic; empty if all are 1.
         molecule: Whether it is a molecule.
         directed: Whether its edges have a direction.
+        kinds: Type of every edge; empty if they have none.
     """
 
     names: tuple[str, ...]
@@ -29,6 +30,12 @@ class Structure:
     orders: tuple[float, ...]
     molecule: bool
     directed: bool
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def typed(self) -> bool:
+        """Whether nodes or edges have types other than elements and bond orders."""
+        return not self.molecule and any((*self.names, *self.kinds))
 
 
 @dataclass(frozen=True)
@@ -150,12 +157,14 @@ def _read(kind: Any, record: Mapping[str, Any], flags: Mapping[str, bool]) -> An
         tuple((int(one), int(two)) for one, two in record["edges"]),
         tuple(map(float, record["orders"])),
         **flags,
+        kinds=tuple(map(str, record.get("kinds", ()))),
     )
     nodes = len(graph.names)
     if any(not 0 <= end < nodes for edge in graph.edges for end in edge):
         raise ValueError("an edge refers to a missing node")
-    if graph.orders and len(graph.orders) != len(graph.edges):
-        raise ValueError("`orders` must have a value for each edge")
+    for name in ("orders", "kinds"):
+        if (values := getattr(graph, name)) and len(values) != len(graph.edges):
+            raise ValueError(f"`{name}` must have a value for each edge")
     given: dict[str, Any] = {"structure": graph}
     for field in fields(kind):
         value = record.get(field.name)

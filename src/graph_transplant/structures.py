@@ -81,6 +81,20 @@ def label_words(store: GraphStore, number: int) -> str | None:
     return None if all(map(math.isnan, values)) else output_words(store.task, names, values)
 
 
+def is_correct(task: str, outputs: Sequence[float], targets: Sequence[float]) -> bool | None:
+    """Whether a prediction is correct; ``None`` for regression and if no target is known.
+
+    ``targets`` are the number of the class, or a value for each label (NaN if missing).
+    """
+    if task == "regression":
+        return None
+    if task == "multiclass":
+        return max(range(len(outputs)), key=outputs.__getitem__) == targets[0]
+    pairs = zip(outputs, targets, strict=True)
+    known = [(value, target) for value, target in pairs if not math.isnan(target)]
+    return all((v >= LABELLED) == (t >= LABELLED) for v, t in known) if known else None
+
+
 def target_words(
     store: GraphStore, row: Sequence[float]
 ) -> tuple[str, tuple[tuple[str, float], ...]]:
@@ -101,6 +115,7 @@ def structures(
     """Convert a batch with the features of a store; ``there`` masks the edges to keep."""
     names, molecule = _node_names(batch, store, atom_names)
     orders = _orders(batch, store) if molecule else None
+    kinds = None if molecule else _edge_types(batch, store)
     row, column = structure.rows_of(batch.row_ptr), batch.column
     # Draw only one direction of an undirected edge.
     first, second = (row, column) if store.undirected else (column, row)
@@ -120,6 +135,7 @@ def structures(
                 orders=bonds if set(bonds) != {1.0} else (),
                 molecule=molecule,
                 directed=not store.undirected,
+                kinds=() if kinds is None else tuple(kinds[edge] for edge in edges.tolist()),
             )
         )
     return found
@@ -192,11 +208,33 @@ def _node_names(
     elements = _TU_ELEMENTS.get(store.name) if featurizer is None else None
     if elements is not None and x.shape[1] == len(elements):
         return one_hot_names(x, elements, "?"), True
+    numbers, labels = store.num_continuous, _types(store, "x", store.num_continuous)
     if featurizer is not None and featurizer.node_labels:
-        labels, numbers = featurizer.node_labels, featurizer.node_numbers
-        if x.shape[1] - numbers == len(labels):
-            return one_hot_names(x[:, numbers:], labels, ""), False
+        numbers, labels = featurizer.node_numbers, featurizer.node_labels
+    if labels and x.shape[1] - numbers == len(labels):
+        return one_hot_names(x[:, numbers:], labels, ""), False
     return nameless
+
+
+def _edge_types(batch: GraphBatch, store: GraphStore) -> list[str] | None:
+    featurizer, attr = store.featurizer, batch.edge_attr
+    if attr is None or not len(attr):
+        return None
+    numbers, labels = 0, _types(store, "edge_attr", 0)
+    if featurizer is not None and featurizer.edge_labels:
+        numbers, labels = featurizer.edge_numbers, featurizer.edge_labels
+    if len(labels) < 2 or attr.shape[1] - numbers != len(labels):
+        return None
+    return one_hot_names(attr.cpu()[:, numbers:], labels, "")
+
+
+def _types(store: GraphStore, key: str, first: int) -> tuple[str, ...]:
+    """Numbers of the columns from ``first`` on, as types; empty if they are not one-hot."""
+    if key not in store.fields:
+        return ()
+    columns = next(store.pieces()).field(key)[:, first:]
+    one_hot = bool(((columns == 0) | (columns == 1)).all() and (columns.sum(1) == 1).all())
+    return tuple(map(str, range(columns.shape[1]))) if one_hot and columns.shape[1] > 1 else ()
 
 
 def _orders(batch: GraphBatch, store: GraphStore) -> list[float] | None:

@@ -25,8 +25,8 @@ from graph_transplant.saliency import (
 )
 from graph_transplant.shown import Example, Made, Mixture, Salient, write_example
 from graph_transplant.structures import (
-    LABELLED,
     graph_id,
+    is_correct,
     label_words,
     output_words,
     structures,
@@ -124,30 +124,23 @@ def _salient(
     marked = batch.nodes.get("motif_mask")
     motif = None if marked is None else torch.split(marked.cpu(), counts)
     graphs = structures(batch, store)
+    rows, wanted = outputs.tolist(), store.y[shown].reshape(len(shown), -1).tolist()
+    truths = [label_words(store, number) for number in shown.tolist()]
     return [
         Salient(
             graph=name("test", number),
-            truth=label_words(store, number),
-            predicted=output_words(task, store.output_names, outputs[place].tolist()),
+            truth=truth,
+            predicted=output_words(task, store.output_names, rows[place]),
             confidence=confidence[place],
-            correct=_correct(store, number, outputs[place]),
+            correct=None if truth is None else is_correct(task, rows[place], wanted[place]),
             structure=graphs[place],
             saliency=tuple(parts[place].tolist()),
             motif=None if motif is None else tuple(motif[place].bool().tolist()),
         )
-        for place, number in enumerate(shown.tolist())
+        for place, (number, truth) in enumerate(zip(shown.tolist(), truths, strict=True))
         # Otherwise training has diverged.
         if parts[place].isfinite().all() and logits[place].isfinite().all()
     ]
-
-
-def _correct(store: GraphStore, number: int, outputs: Tensor) -> bool | None:
-    if store.task == "regression" or label_words(store, number) is None:
-        return None
-    if store.task == "multiclass":
-        return int(outputs.argmax()) == int(store.y[number])
-    wanted = store.y[number].reshape(-1)
-    return bool(((outputs >= LABELLED) == (wanted >= LABELLED))[~wanted.isnan()].all())
 
 
 def _made(

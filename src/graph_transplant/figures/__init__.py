@@ -117,11 +117,12 @@ FIGURES: dict[str, Chart] = {
     ),
     "reliability": Chart(
         "Reliability diagram",
-        "Share of test graphs (of labels, for multilabel tasks) that are predicted correctly "
-        "against the confidence stated, in 15 bins pooled over trials; on the dashed diagonal "
-        "confidence is right, below it the model is overconfident. Larger dots are more "
-        "predictions, the columns below count them. Hollow dots: after temperature scaling on the "
-        "validation graphs. ECE is the calibration error before → after, mean over trials.",
+        "Share of test graphs (for multilabel tasks, of labels) that are predicted correctly "
+        "against the confidence, pooled over trials in 15 bins, of which those with fewer than "
+        f"{studies.LEAST_IN_BIN} predictions are joined with their neighbours; below the dashed "
+        "diagonal the model is overconfident. Larger dots are more predictions, the columns below "
+        "count them. Hollow dots: after temperature scaling on the validation graphs. ECE is the "
+        "calibration error before → after, mean over trials.",
         studies.reliability,
         studies.reliability_data,
         "Calibration",
@@ -140,7 +141,7 @@ FIGURES: dict[str, Chart] = {
     "deletion": _saliency("Deletion curve", "deletion", "removed", "falls"),
     "insertion": _saliency("Insertion curve", "insertion", "put back", "rises"),
     "motif": Chart(
-        "Saliency of the motif",
+        "Saliency against the true motif",
         "How well node saliency ranks the nodes of the true motif above the others, mean over "
         "trials with one standard deviation; saliency as training reads it: the gradient of the "
         "loss at the true class. Hollow: chance.",

@@ -27,7 +27,7 @@ _SQUARE = 380  # pixels
 
 def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Axes:
     """ROC curves from pairs (false positive rate, true positive rate) by label."""
-    titles = ("False alarms: share of the others", "Found: share of those with the label")
+    titles = ("False positive rate", "True positive rate")
     named = len(curves) <= MANY
     ax = _square(titles, share, rows=len(curves) if named else 0)
     ax.plot([0, 1], [0, 1], zorder=1, **DASHED)
@@ -93,7 +93,7 @@ def learning_curve(
 
 def reliability_bins(table: pd.DataFrame) -> Axes:
     """Accuracy by confidence; bins have ``stage``, ``confidence``, ``accuracy`` and ``count``."""
-    ax = _square(("Stated confidence", "Share that is right"), share)
+    ax = _square(("Confidence", "Accuracy"), share)
     table = table[table["count"] > 0]
     bins = np.minimum((15 * table["confidence"]).astype(int), 14)
     draw_reliability(ax, table.assign(bin=bins), SERIES[0])

@@ -7,7 +7,7 @@ are round and remaining ones square, new edges are dashed.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -26,8 +26,13 @@ TRANSPLANTED, REMAINING, LEFT_OUT = PARTS = ("transplanted", "remaining", "left 
 MOST_NODES = 500  # further nodes are not drawn; the description says so
 
 _MOST_NAMED = 60
+_LETTERS = 11.0  # pixels, as in the style sheet
+# Pixels; names do not fit into smaller nodes, nor types on shorter edges.
+_LEAST_NAMED, _LEAST_LEFT_OUT, _LEAST_TYPED = 5, 7, 26
+_LONGEST = 24  # letters of a name in words
 _BY_STRESS = 100  # larger components use a spring layout: Kamada-Kawai takes cubic time
-_EDGE, _BOND, _MARGIN = 38.0, 30.0, 20.0  # pixels
+# Pixels; edges are long with names below nodes or on edges.
+_EDGE, _LONG_EDGE, _BOND, _MARGIN = 38.0, 54.0, 30.0, 20.0
 _LARGEST = 1.3  # highest scale of small molecules
 _NODES = {
     "": "fill:var(--paper);stroke:var(--ink);stroke-width:1.4",
@@ -41,6 +46,9 @@ _EDGES = {
     "new": "fill:none;stroke:var(--ink);stroke-width:2.2;stroke-dasharray:5 4",
 }
 
+# Keeps letters legible on discs and edges.
+_OUTLINE = "paint-order:stroke;stroke:var(--paper);stroke-width:3;stroke-opacity:.85"
+
 Places = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -51,6 +59,7 @@ def graph_svg(
     saliency: Sequence[float] | None = None,
     parts: Sequence[str] | None = None,
     new_edges: Collection[int] = (),
+    numbered: Collection[int] = (),
     signed: bool = False,
     width: float = 480,
     title: str = "",
@@ -63,6 +72,7 @@ def graph_svg(
         saliency: Saliency of each node, at most 1; shown by the size and opacity of a disc.
         parts: One of :data:`PARTS` for each node.
         new_edges: Indices of the edges that join the two parts, drawn dashed.
+        numbered: Indices of the nodes with their number beside them, counted from 1.
         signed: Saliency may be negative, which is drawn as a blue ring.
         width: Maximum width in pixels.
         title: Start of the text alternative, before the description.
@@ -75,7 +85,8 @@ def graph_svg(
             )
     label = describe(structure, saliency=saliency, parts=parts, new_edges=new_edges)
     look: dict[str, Any] = {"saliency": saliency, "parts": parts, "new_edges": new_edges}
-    look |= {"signed": signed, "width": width, "label": f"{title}: {label}" if title else label}
+    look |= {"numbered": numbered, "signed": signed, "width": width}
+    look["label"] = f"{title}: {label}" if title else label
     drawn = None
     if structure.molecule and len(structure.names) <= MOST_NODES:
         drawn = (smiles and molecule_svg(smiles, **look)) or molecule_svg(structure, **look)
@@ -95,7 +106,7 @@ def describe(
     if saliency is not None:
         order = sorted(range(len(names)), key=lambda n: -abs(saliency[n]))[:3]
         told = [
-            f"{names[n][:24] or node} {n + 1}{' (against)' if saliency[n] < 0 else ''}"
+            f"{node_words(structure, n)}{' (against)' if saliency[n] < 0 else ''}"
             for n in order
             if saliency[n]
         ]
@@ -105,6 +116,15 @@ def describe(
         text += f" Of the {node}s {listed(counts)}."
         text += f" {count(len(new_edges), f'new {edge}')} drawn dashed." if new_edges else ""
     return text
+
+
+def node_words(structure: Structure, node: int) -> str:
+    """A node in words, by its number from 1: ``N 3`` of a molecule, ``node 3 (type a)``."""
+    name = structure.names[node]
+    name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    if structure.molecule:
+        return f"{name or 'atom'} {node + 1}"
+    return f"node {node + 1} (type {name})" if name else f"node {node + 1}"
 
 
 # -------------------------------------------------------------------- layout
@@ -160,6 +180,7 @@ def _plain_svg(
     saliency: Sequence[float] | None,
     parts: Sequence[str] | None,
     new_edges: Collection[int],
+    numbered: Collection[int],
     signed: bool,
     width: float,
     label: str,
@@ -169,9 +190,16 @@ def _plain_svg(
     places = layout(len(names), tuple(edges.values()))
     named = any(names) and len(names) <= _MOST_NAMED
     inside = named and max(map(len, names)) <= 3
-    margin = 36.0 if named and not inside else _MARGIN  # names below nodes need room
+    # Names below nodes and numbers beside them need room.
+    margin = 36.0 if numbered or (named and not inside) else _MARGIN
     size = np.ptp(places, axis=0) if len(places) else np.zeros(2)
-    unit = min(_EDGE, (width - 2 * margin) / max(size.max(initial=0.0), 1e-9))
+    # Types of edges would hide a dense graph, or names below nodes.
+    sparse = len(edges) <= 1.25 * len(names)
+    kinds = structure.kinds if sparse and (inside or not named) else ()
+    unit = min(
+        _LONG_EDGE if kinds or (named and not inside) else _EDGE,
+        (width - 2 * margin) / max(size.max(initial=0.0), 1e-9),
+    )
     whole = np.maximum(unit * size + 2 * margin, 48)
     radius = min(10.0 if inside else 5.0, max(0.36 * unit, 2.0))
     points = unit * (places - places.min(axis=0, initial=np.inf)) + (whole - unit * size) / 2
@@ -186,13 +214,21 @@ def _plain_svg(
     for kind, own in lines.items():
         if own:
             ElementTree.SubElement(root, "path", {"d": "".join(own), "style": _EDGES[kind]})
+    if kinds and len(names) <= _MOST_NAMED and unit >= _LEAST_TYPED:
+        for number, (one, two) in edges.items():
+            x, y = (points[one] + points[two]) / 2
+            _text(root, x, y + 3, kinds[number], f"fill:var(--soft);{_OUTLINE}", 9)
     for number, (x, y) in enumerate(points):
         part = parts[number] if parts is not None else ""
         if part in (TRANSPLANTED, REMAINING):  # translucent: hide the edges underneath
             _circle(root, x, y, radius, "fill:var(--paper)")
         _node(root, x, y, part, radius)
-        if named and part != LEFT_OUT and (radius >= 6 or not inside):
-            _name(root, x, y, names[number], radius, inside)
+        least = _LEAST_LEFT_OUT if part == LEFT_OUT else _LEAST_NAMED
+        if named and (radius >= least if inside else part != LEFT_OUT):
+            _name(root, x, y, names[number], radius, inside, part == LEFT_OUT)
+    below = points + np.array((0, radius + 8)) if named and not inside else points
+    distances = {n: radius + 9 * _strength(saliency, n) + 8 for n in numbered if n < len(names)}
+    _numbers(root, points, [*edges.values()], below, distances)
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -232,6 +268,10 @@ def _disc(
     _circle(root, x, y, least + (most - least) * strength, look)
 
 
+def _strength(saliency: Sequence[float] | None, node: int) -> float:
+    return 0.0 if saliency is None else min(abs(saliency[node]), 1.0)
+
+
 def _node(root: ElementTree.Element, x: float, y: float, part: str, radius: float) -> None:
     if part == REMAINING:
         side = 1.8 * radius
@@ -239,7 +279,7 @@ def _node(root: ElementTree.Element, x: float, y: float, part: str, radius: floa
         size = {"width": f"{side:.1f}", "height": f"{side:.1f}", "style": _NODES[part]}
         ElementTree.SubElement(root, "rect", {**corner, **size})
     else:
-        _circle(root, x, y, 0.6 * radius if part == LEFT_OUT else radius, _NODES[part])
+        _circle(root, x, y, 0.7 * radius if part == LEFT_OUT else radius, _NODES[part])
 
 
 def _circle(root: ElementTree.Element, x: float, y: float, radius: float, look: str) -> None:
@@ -248,14 +288,44 @@ def _circle(root: ElementTree.Element, x: float, y: float, radius: float, look: 
 
 
 def _name(
-    root: ElementTree.Element, x: float, y: float, name: str, radius: float, inside: bool
-) -> None:
-    text = plain(name)
-    below = 4.0 if inside else radius + 12
-    look = "fill:var(--ink);font-weight:600" if inside else "fill:var(--soft)"
-    given = {"x": f"{x:.1f}", "y": f"{y + below:.1f}", "style": f"text-anchor:middle;{look}"}
+    root: ElementTree.Element, x: float, y: float, name: str, radius: float, inside: bool,
+    left_out: bool,
+) -> None:  # fmt: skip
+    size = min(_LETTERS, (1.0 if left_out else 1.4) * radius) if inside else _LETTERS
+    below = 0.36 * size if inside else radius + 12
+    strong = inside and not left_out
+    look = "fill:var(--ink);font-weight:600" if strong else "fill:var(--soft)"
+    _text(root, x, y + below, name, look if inside else f"{look};{_OUTLINE}", size)
+
+
+def _text(
+    root: ElementTree.Element, x: float, y: float, text: str, look: str, size: float = _LETTERS
+) -> ElementTree.Element:
+    text = plain(text)
+    look += f";font-size:{size:.1f}px" if size < _LETTERS else ""
+    given = {"x": f"{x:.1f}", "y": f"{y:.1f}", "style": f"text-anchor:middle;{look}"}
     found = ElementTree.SubElement(root, "text", given)
     found.text = text if len(text) <= 8 else f"{text[:7]}…"
+    return found
+
+
+def _numbers(
+    root: ElementTree.Element, points: Places, edges: Sequence[tuple[int, int]], names: Places,
+    distances: Mapping[int, float],
+) -> None:  # fmt: skip
+    """Write numbers, from 1, beside nodes: at these distances, where the most room is."""
+    start, end = points[np.array(edges, dtype=int).reshape(-1, 2)].swapaxes(0, 1)
+    along = [start + part * (end - start) for part in (0.25, 0.5, 0.75)]
+    taken = np.concatenate((points, names, *along))
+    angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    for node, distance in sorted(distances.items()):
+        text = str(node + 1)
+        away = np.array((distance + 2 * len(text), distance))  # numbers are wider than high
+        spots = points[node] + away * np.stack((np.cos(angles), np.sin(angles)), axis=1)
+        room = np.linalg.norm(spots[:, None] - taken, axis=2).min(axis=1)
+        x, y = spots[room.argmax()]
+        _text(root, x, y + 4, text, f"fill:var(--soft);{_OUTLINE}").set("class", "index")
+        taken = np.concatenate((taken, [(x, y)]))
 
 
 # -------------------------------------------------------------------- molecules
@@ -274,13 +344,14 @@ def molecule_svg(
     *,
     parts: Sequence[str] | None = None,
     new_edges: Collection[int] = (),
+    numbered: Collection[int] = (),
     width: float = 480,
     label: str = "",
 ) -> str | None:
     """Draw a molecule as an ``svg`` element; return ``None`` if RDKit is missing or fails.
 
-    SMILES are drawn with charges and stereochemistry, a structure as its atoms and bonds. Saliency
-    and parts are as in :func:`graph_svg`, in the order of the SMILES.
+    SMILES are drawn with charges and stereochemistry, a structure as its atoms and bonds. The other
+    arguments are as in :func:`graph_svg`, in the order of the SMILES.
     """
     if find_spec("rdkit") is None:
         return None
@@ -314,17 +385,26 @@ def molecule_svg(
         return None  # not understood by RDKit: the caller draws a plain graph
     finally:
         del block
-    wide, high = drawer.Width() + 24, drawer.Height() + 24
+    margin = 24 if numbered else 12
+    wide, high = drawer.Width() + 2 * margin, drawer.Height() + 2 * margin
     scale = min(_LARGEST, width / wide)
-    root = _root(f"-12 -12 {wide:g} {high:g}", scale * wide, scale * high, label)
-    for number in range(mol.GetNumAtoms()):
-        place = drawer.GetDrawCoords(number)
+    view = f"{-margin} {-margin} {wide:g} {high:g}"
+    root = _root(view, scale * wide, scale * high, label)
+    atoms = [drawer.GetDrawCoords(number) for number in range(mol.GetNumAtoms())]
+    for number, place in enumerate(atoms):
         if saliency is not None:
             _disc(root, place.x, place.y, saliency[number], signed, 4, 13.5)
         if parts is not None and parts[number] != LEFT_OUT:
             _node(root, place.x, place.y, parts[number], 10)
     for element in ElementTree.fromstring(drawer.GetDrawingText()).iter():
         _themed(root, element, parts)
+    points = np.array([(place.x, place.y) for place in atoms])
+    bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
+    letters = [atom.GetSymbol() != "C" for atom in mol.GetAtoms()]
+    # Hydrogens and charges stand left or right of an element.
+    names = np.concatenate([points[letters] + np.array((side, 0)) for side in (-10, 10)])
+    distances = {n: max(9.5 * _strength(saliency, n) + 4, 8) + 6 for n in numbered}
+    _numbers(root, points, bonds, names, distances)
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -380,8 +460,7 @@ def _themed(
     look = [f"{key}:{element.attrib[key]}" for key in ("fill", "stroke") if key in element.attrib]
     look.append(element.get("style", "").rstrip(";"))
     if "fill" in element.attrib:  # a letter: outline it so that it stays legible on discs
-        look.append(f"paint-order:stroke;stroke:{COLOURS['paper']};stroke-width:3")
-        look.append("stroke-opacity:.85")
+        look.append(_OUTLINE)
     atoms = [int(n) for n in re.findall(r"\batom-(\d+)", element.get("class", ""))]
     if parts is not None and any(parts[n] == LEFT_OUT for n in atoms):
         look.append("opacity:.35")

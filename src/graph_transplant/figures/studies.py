@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from graph_transplant.experiments.results import Results
 
 # -------------------------------------------------------------------- reliability
+
+LEAST_IN_BIN: Final = 10
+"""Bins with fewer predictions are drawn together with their neighbours."""
 
 
 def reliability_data(results: Results) -> pd.DataFrame:
@@ -60,7 +63,7 @@ def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawi
     names = list(dict.fromkeys(table["method"]))
     found = panels(
         names, ax, columns=(4, 2), high=134, head=41, left=50,
-        axes=("Stated confidence", "Share that is right"), colours=[shades[n] for n in names],
+        axes=("Confidence", "Accuracy"), colours=[shades[n] for n in names],
     )  # fmt: skip
     for panel, name in zip(found, names, strict=True):
         own = table[table["method"] == name]
@@ -71,21 +74,44 @@ def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawi
     return found
 
 
+def joined(bins: pd.DataFrame) -> pd.DataFrame:
+    """Join neighbouring bins until each has enough predictions to be more than chance.
+
+    Example:
+        >>> bins = pd.DataFrame({"count": [1, 3, 12, 2], "accuracy": [0.0, 1.0, 0.5, 0.0]})
+        >>> joined(bins.assign(confidence=[0.2, 0.3, 0.5, 0.6]))["count"].tolist()
+        [18]
+    """
+    groups, count = [0], 0
+    for own in bins["count"]:
+        groups.append(groups[-1] + (count + own >= LEAST_IN_BIN))
+        count = 0 if count + own >= LEAST_IN_BIN else count + own
+    places = np.array(groups[:-1])
+    if count:  # too few are left: they join the bin before
+        places[places == groups[-1]] = max(groups[-1] - 1, 0)
+    means = ["confidence", "accuracy"]
+    sums = bins[means].mul(bins["count"], axis=0).assign(count=bins["count"])
+    found = sums.groupby(places).sum()
+    return found.assign(**{name: found[name] / found["count"] for name in means})
+
+
 def draw_reliability(panel: Axes, bins: pd.DataFrame, colour: str) -> None:
     """Draw the first stage filled, with counts as columns below, and the second hollow."""
     panel.plot([0, 1], [0, 1], zorder=1, **DASHED)
-    # Few sizes keep the SVG small.
-    most = bins["count"].max()
-    bins = bins.assign(size=3 + 7 * np.sqrt(np.ceil(4 * bins["count"] / most) / 4))
-    for place, (_, own) in enumerate(bins.groupby("stage", sort=False)):
+    stages = [raw for _, raw in bins.groupby("stage", sort=False)]
+    drawn = [joined(raw) for raw in stages]
+    most, largest = bins["count"].max(), max(own["count"].max() for own in drawn)
+    for place, (raw, own) in enumerate(zip(stages, drawn, strict=True)):
         first = place == 0
+        # Few sizes keep the SVG small.
+        own = own.assign(size=3 + 7 * np.sqrt(np.ceil(4 * own["count"] / largest) / 4))
         panel.plot(own["confidence"], own["accuracy"], color=colour, linewidth=px(1.2), alpha=0.7,
                    linestyle="solid" if first else (0, (4, 3)), zorder=3)  # fmt: skip
         for size, some in own.groupby("size"):
             panel.plot(some["confidence"], some["accuracy"], alpha=0.6 if first else 1,
                        clip_on=False, **hollow(first, colour, float(size)))  # fmt: skip
         if first:
-            panel.bar((own["bin"] + 0.5) / 15, 0.17 * own["count"] / most, width=0.058,
+            panel.bar((raw["bin"] + 0.5) / 15, 0.17 * raw["count"] / most, width=0.058,
                       bottom=-0.22, color=colour, alpha=0.68, linewidth=0)  # fmt: skip
     panel.set(xlim=(-0.03, 1.03), ylim=(-0.22, 1.03))
     for axis in (panel.xaxis, panel.yaxis):

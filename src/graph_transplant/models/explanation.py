@@ -29,9 +29,9 @@ from graph_transplant.saliency import (
 )
 from graph_transplant.shown import Structure
 from graph_transplant.structures import (
-    LABELLED,
     class_column,
     graph_id,
+    is_correct,
     output_words,
     structures,
 )
@@ -316,14 +316,4 @@ def _truth(model: TrainedModel, target: Target | None) -> str | None:
 
 
 def _correct(task: str, outputs: Sequence[float], target: Target | None) -> bool | None:
-    """Whether a prediction is correct; missing labels are ignored."""
-    if target is None or isinstance(target, str) or task == "regression":
-        return None
-    if task == "multiclass":
-        return max(range(len(outputs)), key=outputs.__getitem__) == target[0]
-    pairs = zip(outputs, target, strict=True)
-    return all(
-        (given >= LABELLED) == (wanted > LABELLED)
-        for given, wanted in pairs
-        if not math.isnan(wanted)
-    )
+    return None if target is None or isinstance(target, str) else is_correct(task, outputs, target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from graph_transplant.config import TrainConfig
 from graph_transplant.figures import Drawn, elements
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
+from graph_transplant.figures.studies import LEAST_IN_BIN
 from graph_transplant.format import count, number, percent, plain
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.card_words import (
@@ -136,7 +136,7 @@ def _roc(m: Described) -> Drawn | None:
     what = f"labelled {shortened(next(iter(curves)), 40)}" if len(curves) == 1 else "with the label"
     return _sketch(
         "roc",
-        "How well does it rank?",
+        "ROC curve",
         f"Going down the ranking, how many of those {what} are found and how many false alarms "
         "come with them. The dashed line is guessing."
         + (f" One curve for each of {len(curves)} labels." if len(curves) > MANY else ""),
@@ -176,11 +176,13 @@ def _reliability(m: Described) -> Drawn | None:
     )
     return _sketch(
         "reliability",
-        "Can its confidence be trusted?",
-        "On the dashed line the model is right as often as it says; below it, it is overconfident. "
+        "Reliability diagram",
+        "Accuracy against confidence: on the dashed line they agree, below it the model is "
+        "overconfident. "
         f"Filled dots are after its logits were divided by {m.all['temperature']:.2f}, the "
         f"temperature chosen on the validation {m.noun}; hollow dots are before. The area of a "
-        "dot is the number of predictions.",
+        f"dot is the number of predictions; bins with fewer than {LEAST_IN_BIN} are joined with "
+        "their neighbours.",
         lambda: charts.reliability_bins(table),
     )
 
@@ -273,9 +275,8 @@ def _class_rows(m: Described) -> list[tuple[str, str, str]]:
 
 def _uses(m: Described) -> list[str]:
     source = str(m.data["source"])
-    fresh = {"molecules": "new.csv", "graphs": "new.jsonl"}.get(
-        str(m.featurizer.get("kind")), shlex.quote(source)
-    )
+    kinds = {"molecules": "new.csv", "graphs": "new.jsonl"}
+    fresh = kinds.get(str(m.featurizer.get("kind")), "new.safetensors")
     if fresh == "new.csv" and ".sdf" in Path(source).suffixes:
         fresh = "new.sdf"
     return [

@@ -134,7 +134,10 @@ def _folded(
         if one := drawn(results, name, prefix=f"{stem}-", methods=methods):
             groups.setdefault(one.group or one.title, []).append(one)
     return [
-        FigureGroup(claim(f"{stem}--{slug(title)}", names), title, own)
+        # A single chart needs no second heading.
+        FigureGroup(
+            claim(f"{stem}--{slug(title)}", names), title if len(own) > 1 else own[0].title, own
+        )
         for title, own in groups.items()
     ]
 

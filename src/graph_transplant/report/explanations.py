@@ -14,6 +14,7 @@ from graph_transplant.figures.graphs import (
     REMAINING,
     TRANSPLANTED,
     graph_svg,
+    node_words,
 )
 from graph_transplant.format import count, percent
 from graph_transplant.report.page import class_word, method_summary, render, shortened
@@ -55,6 +56,7 @@ def render_explanations(rows: ExplainedRows) -> str:
         skipped=[(one.row, one.id, one.reason) for one in skipped],
         hidden=any(len(one.structure.names) > MOST_NODES for one in explained),
         most=MOST_NODES,
+        typed=any(one.structure.typed for one in explained),
         version=__version__,
     )
 
@@ -110,19 +112,16 @@ def _card(one: Explanation) -> dict[str, object]:
 
 
 def _view(one: Explanation, view: ModelView) -> dict[str, object]:
-    structure, sure = one.structure, view.confidence
+    structure, confidence = one.structure, view.confidence
     title = f"{shortened(one.id, 80)}, saliency of {shortened(view.model, 80)}"
     signed = view.kind != "gradient"
     # A single value is predicted as "NAME VALUE".
-    told_of = view.label.rpartition(" ")[0] if sure is None else view.label
+    told_of = view.label.rpartition(" ")[0] if confidence is None else view.label
     order = sorted(range(len(view.share)), key=lambda node: -abs(view.share[node]))[:_SALIENT]
 
     def told(sign: int) -> list[tuple[str, str]]:
         return [
-            (
-                f"{shortened(structure.names[node], 24) or 'node'} {node + 1}",
-                _share(abs(view.share[node])),
-            )
+            (node_words(structure, node), _share(abs(view.share[node])))
             for node in order
             if sign * view.share[node] > 0
         ]
@@ -130,8 +129,8 @@ def _view(one: Explanation, view: ModelView) -> dict[str, object]:
     return {
         "model": view.model,
         "label": class_word(view.label, one.target),
-        "confidence": "" if sure is None else percent(sure, 0, unit=True),
-        "bar": "" if sure is None else f"{100 * min(max(sure, 0.0), 1.0):.1f}",
+        "confidence": "" if confidence is None else percent(confidence, 0, unit=True),
+        "bar": "" if confidence is None else f"{100 * min(max(confidence, 0.0), 1.0):.1f}",
         "verdict": {None: "", True: "right", False: "wrong"}[view.correct],
         "output": class_word(view.output, one.target) if view.output != told_of else "",
         "trained_on": view.trained_on,
@@ -139,6 +138,7 @@ def _view(one: Explanation, view: ModelView) -> dict[str, object]:
             structure,
             smiles=one.text if "\n" not in one.text else "",
             saliency=view.saliency,
+            numbered=[node for node in order if view.share[node]],
             signed=signed,
             title=title,
         ),
@@ -196,6 +196,7 @@ def render_gallery(mixtures: Sequence[Mixture]) -> str:
         by_size=first.method.partition(":")[0] == "transplant-size-label",
         rows=[_row(one) for one in mixtures],
         molecules=first.structure.molecule,
+        typed=any(one.structure.typed for one in mixtures),
         version=__version__,
     )
 

@@ -17,7 +17,7 @@ from graph_transplant.shown import Made, Mixture, Salient, read_example
 MOST_MAPS = 4
 """Maps per graph: the motif if known, the reference and the best other methods."""
 
-_SMALL = 200  # width of each of several drawings in a row
+_SMALL = 240  # width of each of several drawings in a row
 
 View = dict[str, str]
 
@@ -60,6 +60,7 @@ def gallery(results: Results) -> dict[str, Any]:
         "left_out": [name for name in seen if name not in shown],
         "damaged": damaged,
         "molecules": any(structure.molecule for structure in every),
+        "typed": any(structure.typed for structure in every),
     }
 
 
@@ -80,8 +81,10 @@ def _map(graph: str, models: Mapping[str, Salient]) -> tuple[str, str, list[View
         views.append(
             {
                 "method": method,
-                "says": class_word(one.predicted),
-                "sure": "" if one.confidence is None else percent(one.confidence, 0, unit=True),
+                "predicted": class_word(one.predicted),
+                "confidence": ""
+                if one.confidence is None
+                else percent(one.confidence, 0, unit=True),
                 "verdict": {None: "", True: "right", False: "wrong"}[one.correct],
                 "inside": inside,
                 "drawing": graph_svg(
