@@ -19,13 +19,10 @@ from graph_transplant.format import number, percent, points, units
 if TYPE_CHECKING:
     from torch import Tensor
 
-TEMPERATURES: Final = (0.2, 20.0)
-"""Lowest and highest temperature that calibration divides logits by."""
-
 TASKS: Final = ("multiclass", "multilabel", "regression")
 
 TEMPERATURES: Final = (0.2, 20.0)
-"""Lowest and highest temperature. Without held-out errors, lower ones always fit better."""
+"""Lowest and highest temperature that calibration divides logits by."""
 
 Compute = Callable[["Tensor", "Tensor", str], float | None]
 
