@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch_geometric.utils import from_networkx as pyg_from_networkx
 
-from graph_transplant.datasets import stream
+from graph_transplant.datasets import duplicate_groups, load, stream
+from graph_transplant.datasets.duplicates import structure_keys
 from graph_transplant.datasets.networks import from_networkx
 from graph_transplant.datasets.rows import TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -133,3 +134,20 @@ def test_targets_have_to_fit_the_graphs() -> None:
         from_networkx([path, path, path], [0, None, 1])
     with pytest.raises(DataError, match="graph 2: it has 2 targets; expected 1"):
         from_networkx([path, path, path], [0, 1, [1, 0]])
+
+
+def test_graphs_that_differ_in_the_sign_of_zero_are_duplicates() -> None:
+    def graph(zero: float) -> nx.Graph:
+        made = nx.path_graph(3)
+        for node in made:
+            made.nodes[node]["x"] = [zero, 1.5]
+        for edge in made.edges:
+            made.edges[edge]["x"] = zero
+        return made
+
+    store = load([graph(0.0), graph(-0.0), graph(1.0)], y=["a", "b", "a"])
+    groups = duplicate_groups(store)
+    assert groups is not None
+    assert groups.tolist() == [0, 0, 1]
+    first, second, third = structure_keys(store).tolist()
+    assert first == second != third

@@ -254,3 +254,37 @@ def test_half_of_the_rows_may_be_broken_and_any_lack_a_target() -> None:
     check_readable("f", 10, skips(9, "no target ('-' counts as missing)"))
     with pytest.raises(DataError, match="f: no row has both a graph that can be read and a target"):
         check_readable("f", 10, skips(10, "no target"))
+
+
+# ------------------------------------------------------------------ one class, several spellings
+
+
+def test_true_and_1_are_one_class_where_all_are_such() -> None:
+    rows = [(n, [cell]) for n, cell in enumerate(["True", "1", "0", "False", "True", "no"], 1)]
+    codec, _ = find_codec("mine", ["y"], rows)
+    assert codec.classes == ("0", "True")
+    assert [codec.encode(cells) for _, cells in rows] == [(1,), (1,), (0,), (0,), (1,), (0,)]
+    # A class beside them has no such meaning.
+    rows.append((7, ["2"]))
+    assert len(find_codec("mine", ["y"], rows, "multiclass")[0].classes) == 6
+
+
+def test_labels_of_new_data_may_be_other_words_for_yes_and_no() -> None:
+    codec = TargetCodec("multiclass", ("y",), ("0", "1"))
+    assert codec.encode(["True"]) == codec.encode(["yes"]) == (1.0,)
+    assert isinstance(TargetCodec("multiclass", ("y",), ("0", "1", "2")).encode(["True"]), str)
+
+
+def test_composed_and_decomposed_spellings_are_one_class() -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    rows = [(1, [composed]), (2, [decomposed]), (3, ["bar"])]
+    codec, _ = find_codec("mine", ["y"], rows)
+    assert codec.encode([decomposed]) == codec.encode([composed])
+    assert codec.num_outputs == 2
+
+
+@pytest.mark.timeout(60)
+def test_many_different_targets_take_linear_time() -> None:
+    cells = [cell for n in range(30_000) for cell in (f"1,{n}5", f"a{n}")]
+    with pytest.raises(DataError, match=r"holds numbers with a comma|both numbers and text"):
+        find_codec("mine", ["y"], [(n, [cell]) for n, cell in enumerate(cells, 1)])

@@ -24,7 +24,7 @@ import graph_transplant as gt
 from graph_transplant.datasets import Chunk, formats, tables
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.datasets.rows import TargetCodec
-from graph_transplant.errors import DataError, GraphTransplantError
+from graph_transplant.errors import DataError, GraphTransplantError, SkippedRows
 from graph_transplant.graphs import Featurizer, GraphStore
 
 SMALL = """name,smiles,active,value
@@ -397,6 +397,77 @@ def test_a_workbook_that_unpacks_without_end_is_an_error(tmp_path: Path) -> None
     packed.touch()
     with pytest.raises(DataError, match="unknown format; expected"):
         gt.load(packed, target="y")
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+@pytest.mark.parametrize("from_row", [0, 20])
+def test_ends_of_lines_may_change_within_a_file(tmp_path: Path, end: str, from_row: int) -> None:
+    rows = ["smiles,y", *(f"{'C' * n},{n % 2}" for n in range(1, 61))]
+    text = "".join(row + (end if n >= from_row else "\n") for n, row in enumerate(rows))
+    store = gt.load(write(tmp_path, text), target="y")
+    assert (len(store), store.skipped) == (60, ())
+
+
+def test_a_value_that_is_too_long_loses_its_row_only(tmp_path: Path) -> None:
+    text = f"smiles,y,note\nC,0,a\nCC,1,{'x' * 200_000}\nCCC,1,b\nN,0,c\nO,1,d\n"
+    store = gt.load(write(tmp_path, text), target="y")
+    assert store.rows.number.tolist() == [1, 3, 4, 5]
+    assert store.skipped[0].reason == "the row is broken (a value is longer than 128 KiB)"
+    # Where a quote opens and does not close, no row after it is known.
+    with pytest.raises(DataError, match="line 3: a quoted value is not closed"):
+        gt.load(write(tmp_path, text.replace("1,x", '1,"x')), target="y")
+
+
+def test_targets_whose_index_fits_only_in_part_are_an_error() -> None:
+    smiles = pd.Series(["C", "CC", "N"], index=[0, 2, 3])
+    with pytest.raises(DataError, match="its index has only some of their entries"):
+        gt.load(smiles, y=pd.Series([0, 1, 0]))
+    with pytest.raises(DataError, match="its index has only some of their entries"):
+        gt.GraphTransplantClassifier(epochs=1).fit(smiles, pd.Series([0, 1, 0]))
+    for y in (pd.Series([0, 1, 0], index=[0, 2, 3]), pd.Series([0, 1, 0], index=[7, 8, 9])):
+        assert gt.load(smiles, y=y).y.tolist() == [0, 1, 0]
+
+
+def test_skipped_rows_are_announced_where_the_data_are_passed(tmp_path: Path) -> None:
+    smiles = ["C1" + "C" * n if n % 4 == 2 else "C" * n for n in range(1, 21)]
+    frame = pd.DataFrame({"smiles": smiles, "y": [0, 1, 1, 0] * 5})
+    what = (
+        r"^molecules: 5 of 20 rows skipped \(row 2: the SMILES .*row 10: .*; …\); `store.skipped`"
+    )
+    small = {"method": "vanilla", "epochs": 1, "hidden": 4, "layers": 1, "split": "random"}
+    for use in (
+        lambda: gt.load(frame, target="y"),
+        lambda: gt.train(frame, target="y", **small),
+        lambda: gt.compare(frame, target="y", methods=["vanilla"], folds=2, epochs=1),
+    ):
+        with pytest.warns(SkippedRows, match=what) as told:
+            use()
+        assert [warning.filename for warning in told] == [__file__]
+
+
+def test_a_damaged_member_of_a_workbook_is_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "mine.xlsx"
+    FRAME.to_excel(path, index=False)
+    with zipfile.ZipFile(path) as archive:
+        place = archive.getinfo("xl/worksheets/sheet1.xml").header_offset + 200
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"mine.xlsx: .*cannot be unpacked"):
+        gt.load(path, target="active")
+
+
+def test_damaged_metadata_of_pandas_are_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "mine.parquet"
+    FRAME.to_parquet(path)
+    content = path.read_bytes()
+    for old, new in ((b'{"index_columns"', b'["index_columns"'), (b'"pandas_', b'"\xff\xfendas_')):
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        with pytest.raises(DataError, match="mine.parquet: "):
+            gt.load(path, target="active")
 
 
 # ------------------------------------------------------------------ streams
