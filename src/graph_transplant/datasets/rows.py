@@ -160,7 +160,8 @@ def no_target(cells: Sequence[str]) -> str:
 
 def check_index(data: Any, y: Any) -> None:
     """Raise if an index of pandas says that targets belong to other rows than their position."""
-    of_rows, of_targets = (getattr(given, "index", None) for given in (data, y))
+    of_rows: Any = getattr(data, "index", None)
+    of_targets: Any = getattr(y, "index", None)
     if not (hasattr(of_rows, "equals") and hasattr(of_targets, "equals")):
         return
     common = set(of_rows) & set(of_targets)
