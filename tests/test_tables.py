@@ -213,6 +213,9 @@ def test_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     store = gt.load(path, target="active", id="name")
     assert store.fingerprint() == expected.fingerprint()
     assert (store.name, store.skipped) == ("mine", expected.skipped)
+    written = FRAME.astype({"smiles": str})
+    written.to_parquet(path, use_dictionary=False, column_encoding={"smiles": "DELTA_BYTE_ARRAY"})
+    assert gt.load(path, target="active", id="name").fingerprint() == expected.fingerprint()
     # Integers with gaps stay integers, and an index is a column like others.
     ids = pd.array([123456789012345678, None, *range(len(FRAME) - 2)], dtype="Int64")
     FRAME.assign(number=ids).set_index("smiles").to_parquet(path)
