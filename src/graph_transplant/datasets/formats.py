@@ -269,7 +269,7 @@ def _sdf(path: Path) -> Table:
     if next(records(), None) is None:
         raise DataError(f"{path}: is empty")
     names: dict[str, None] = {}
-    for record in records():
+    for record in limited(records(), path):
         names |= dict.fromkeys(name.strip() for name, _ in _PROPERTY.findall(record))
         _check_width(path, len(names))
     columns = list(names)
