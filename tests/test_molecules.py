@@ -306,3 +306,15 @@ def test_molecules_of_ogb_have_the_published_features(data_dir: Path) -> None:
     assert len(arrays.problems) <= 1
     assert wrong_atoms <= 4
     assert wrong_bonds <= 8
+
+
+def test_rings_that_take_too_long_for_the_size_of_their_file_are_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One ring through 2,000 atoms; RDKit's effort grows with the square of the atoms.
+    texts = ["C1" + "C" * 2000 + "1"] * 30
+    assert len(molecule_arrays(texts, size=1000)) == 30
+    monkeypatch.setattr("graph_transplant.datasets.molecules._RING_WORK", 10**8)
+    with pytest.raises(DataError, match="far too many atoms or rings"):
+        molecule_arrays(texts, size=1000)
+    assert len(molecule_arrays(texts)) == 30

@@ -45,6 +45,8 @@ _FEW_CELLS: Final = 1 << 24
 _CELLS_PER_BYTE: Final = 16
 _MOST_EMPTY_ROWS: Final = 10_000
 _LAST_ROW: Final = 1 << 20
+# Rows of Parquet that are read at once where texts share prefixes.
+_PREFIXED_ROWS: Final = 16
 _CELL_TAG: Final = re.compile(rb"</?(?:\w+:)?(?:row|c|v|f|is|si|r|t)[ >/\s]")
 _SHOWN_COLUMNS: Final = 20
 # With a line break, which the name of a property cannot have.
@@ -269,7 +271,7 @@ def _sdf(path: Path) -> Table:
     if next(records(), None) is None:
         raise DataError(f"{path}: is empty")
     names: dict[str, None] = {}
-    for record in records():
+    for record in limited(records(), path):
         names |= dict.fromkeys(name.strip() for name, _ in _PROPERTY.findall(record))
         _check_width(path, len(names))
     columns = list(names)
@@ -439,12 +441,14 @@ def _parquet(path: Path) -> Table:
             f'{path}: Parquet needs pyarrow: pip install "graph-transplant[parquet]"'
         ) from None
 
+    at_once = ROWS
+
     def rows(names: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
         try:
             # Texts that recur are held once.
             with ParquetFile(path, read_dictionary=texts) as file:
                 stored = [known[columns.index(name)] for name in names]
-                for batch in file.iter_batches(batch_size=ROWS, columns=stored):
+                for batch in file.iter_batches(batch_size=at_once, columns=stored):
                     # An index of pandas is a column like others; integers with gaps stay integers.
                     part = batch.to_pandas(ignore_metadata=True, integer_object_nulls=True)
                     yield from frame_table(part, "", "").rows(stored)
@@ -455,9 +459,10 @@ def _parquet(path: Path) -> Table:
         with ParquetFile(path) as file:
             schema, groups = file.schema_arrow, file.metadata
             known = schema.names
-            texts = [
-                field.name for field in schema if field.type in (pa.string(), pa.large_string())
-            ]
+            of_text = (pa.string(), pa.large_string())
+            texts = [field.name for field in schema if field.type in of_text]
+            if _shares_prefixes(groups):
+                texts, at_once = [], _PREFIXED_ROWS
             unpacked = sum(
                 groups.row_group(n).total_byte_size for n in range(groups.num_row_groups)
             )
@@ -466,6 +471,13 @@ def _parquet(path: Path) -> Table:
     check_size(str(path), unpacked, path.stat().st_size)
     columns = [name.strip() for name in known]
     return Table(str(path), name_of(path), columns, rows)
+
+
+def _shares_prefixes(groups: Any) -> bool:
+    """Whether texts are stored by what they add to the one before: these grow when read."""
+    columns = range(groups.num_columns)
+    parts = (groups.row_group(n).column(c) for n in range(groups.num_row_groups) for c in columns)
+    return any("DELTA_BYTE_ARRAY" in part.encodings for part in parts)
 
 
 # ------------------------------------------------------------------ the formats

@@ -330,9 +330,9 @@ class _Column:
         # Counts of the spellings of each class, by key. True and 1 are one class, if all are such.
         spellings = {cell: class_name(cell) for cell in self.values}
         self.yes_no = all(key_of(name) in _YES_NO for name in spellings.values())
-        self.classes: dict[str | float, Counter[str]] = {}
+        self.classes: dict[str, Counter[str]] = {}
         for cell, name in spellings.items():
-            key = _YES_NO[key_of(name)] if self.yes_no else key_of(name)
+            key = str(_YES_NO[key_of(name)]) if self.yes_no else key_of(name)
             self.classes.setdefault(key, Counter())[name] += cells[cell]
 
     @property

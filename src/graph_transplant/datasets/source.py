@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graph_transplant.errors import DataError
-from graph_transplant.format import count
+from graph_transplant.format import count, plain
 
 # Graphs as text do not compress 100-fold, except for short columns of equal numbers: a file that
 # exceeds both limits is a zip bomb.
@@ -116,7 +116,7 @@ def opened(path: Path, member: str | None = None, *, lines: bool = True) -> Iter
 
     File errors are raised as :class:`DataError`, also while reading.
     """
-    label = str(path) if member is None else f"{path}: {PurePosixPath(member).name}"
+    label = str(path) if member is None else f"{path}: {plain(PurePosixPath(member).name)}"
     with ExitStack() as stack:
         with unpacking(label):
             if member is None or path.is_dir():
@@ -177,7 +177,7 @@ class Parts:
 
     def label(self, part: str) -> str:
         """Name of a file for messages."""
-        return f"{self.path}: {PurePosixPath(self.files[part]).name}"
+        return f"{self.path}: {plain(PurePosixPath(self.files[part]).name)}"
 
     def state(self) -> list[tuple[str, int, int]]:
         """Name, size and modification time of the files to read."""
