@@ -165,7 +165,7 @@ def _mismatch(document: Mapping[str, Any]) -> str:
         if values is not None and len(values) != outputs:
             return f"`{name}` must have {outputs} entries, one per output; got {len(values)}"
     pairs = {f"metrics.intervals.{k}": [v] for k, v in document["metrics"]["intervals"].items()}
-    pairs |= {"scatter": document["scatter"] or ()}
+    pairs |= {"scatter": document["scatter"] or []}
     pairs |= {f"roc.{name}": curve for name, curve in (document["roc"] or {}).items()}
     for name, found in pairs.items():
         if not all(len(pair) == 2 for pair in found):
