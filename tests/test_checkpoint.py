@@ -327,7 +327,6 @@ def test_a_checkpoint_that_lacks_something_is_named(begun: bytes, tmp_path: Path
         (("state", "optimizer", "state"), {0: {"exp_avg": torch.zeros(1, 1)}}),
         (("state", "optimizer", "state"), {0: 3}),
         (("state", "optimizer", "param_groups", 0, "lr"), "fast"),
-        (("state", "scheduler"), {"step": 1}),
         (("state",), 5),
         (("identity",), torch.zeros(2)),
         (("identity", "model"), torch.zeros(2)),
@@ -353,8 +352,8 @@ def test_a_checkpoint_with_other_contents_is_refused_in_one_line(
 def test_a_checkpoint_that_unpacks_to_far_more_is_refused(begun: bytes, tmp_path: Path) -> None:
     file = tmp_path / "run"
     with ZipFile(io.BytesIO(begun)) as old, ZipFile(file, "w", ZIP_DEFLATED) as new:
-        for member in old.namelist():
-            new.writestr(member, old.read(member) + b"\0" * (64 << 20))
+        for number, member in enumerate(old.namelist()):
+            new.writestr(member, old.read(member) + b"\0" * (number < 4) * (64 << 20))
     assert file.stat().st_size < 1 << 21
     with pytest.raises(DataError, match="is damaged, or not a checkpoint; delete it to start over"):
         train(two(), "drop-nodes", checkpoint=file, optimizer=SGD)

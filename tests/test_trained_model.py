@@ -236,9 +236,10 @@ def test_what_is_no_json_object_is_refused(folder: Path) -> None:
 
 def nested(document: dict[str, Any], field: str, value: object) -> None:
     *path, last = field.split(".")
+    place: Any = document
     for name in path:
-        document = document[name]
-    document[last] = value
+        place = place[int(name) if isinstance(place, list) else name]
+    place[last] = value
 
 
 @pytest.mark.parametrize(
@@ -275,6 +276,7 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a finite number"),
         ("reliability", [], "`reliability` must be an object; got a list"),
         ("reliability", {"before": [], "after": [{}]}, "`reliability.after[0].lower` must be"),
+        ("reliability.after.0.count", 2**53, "`reliability` must have confidence and accuracy"),
         ("curve", [{"epoch": 1, "train_loss": "x"}], "`curve[0].train_loss` must be a finite"),
         ("curve", [{"train_loss": 1.0}], "`curve[0].epoch` must be a non-negative integer"),
         ("roc", {"a": [[0.0]]}, "`roc.a` must hold pairs of numbers"),

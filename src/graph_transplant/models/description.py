@@ -174,6 +174,10 @@ def _mismatch(document: Mapping[str, Any]) -> str:
             return f"`{name[:100]}` must hold pairs of numbers"
     if not all(document["roc"].values() if document["roc"] else ()):
         return "`roc` must hold no empty curve"
+    bins = document["reliability"] or {"before": (), "after": ()}
+    for one in (*bins["before"], *bins["after"]):
+        if one["count"] and None in (one["confidence"], one["accuracy"]):
+            return "`reliability` must have confidence and accuracy of all bins that are not empty"
     if not document["training"].get("best_epochs", True):
         return "`training.best_epochs` must not be empty"
     return ""
