@@ -149,7 +149,8 @@ def test_models_and_conditions_are_sections_and_the_plain_one_leads(conditions: 
 
 def test_the_network_with_the_finding_leads_and_is_named() -> None:
     gcs = made_up("vanilla", PLAIN) + made_up("drop-nodes", UNSURE)
-    page = page_of([*gcs, *two(model="gin")])
+    both = replace(TOY, asked=replace(TOY.asked, models=("gcs", "gin")))
+    page = page_of([*gcs, *two(model="gin")], calls=[both])
     assert "gin-3: drop-nodes beats vanilla on toy by 10.4 points. drop-nodes: +10.4" in page.text
     assert page.text.lstrip().startswith("drop-nodes beats vanilla in 1 of 2 comparisons")
     assert "--model gin --method drop-nodes" in page.text
@@ -185,7 +186,7 @@ def test_selected_rows_say_what_was_chosen() -> None:
         *made_up("drop-nodes:ratio=0.4", BETTER, layers=4),
         *made_up("drop-nodes:ratio=0.1", UNSURE),
     ]
-    page = page_of(records, "validation")
+    page = page_of(records, "validation", calls=[TOY])
     assert "trials 20" in page.text, "those that chose count"
     assert "drop-nodes 4 layers, ratio=0.4 " in page.text
     assert "--model gcs --layers 4 --method drop-nodes:ratio=0.4 " in page.text

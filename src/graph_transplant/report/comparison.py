@@ -194,7 +194,7 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
     if verdict.next:
         steps.append((verdict.next, _settling(call, verdict) if call else ""))
     text, method = verdict.advice
-    if text and lead.group.condition != Condition():
+    if lead.group.condition != Condition():
         said = f"This was found {lead.group.condition.words}. Compare on all graphs as they are"
         whole = call.compare(label_noise=None, train_fraction=None) if call else ""
         steps.append((f"{said} before you train a model{':' if whole else '.'}", whole))
