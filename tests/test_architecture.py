@@ -22,6 +22,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 # A module imports only from its own layer and from the layers before it, in functions too.
 LAYERS = (
     "errors",
+    "processes",
     "files",
     "format",
     "metrics",

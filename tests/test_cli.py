@@ -310,7 +310,7 @@ def test_a_narrow_terminal_shows_what_fits(
         printed[width] = capfd.readouterr().out.splitlines()[1].split()
     assert " ".join(printed[80]) == "method model accuracy, % difference, points p time"
     assert printed[200][: len(printed[80])] == printed[80]
-    assert printed[200][-2:] == ["ECE", "loss"]
+    assert printed[200][-2:] == ["ECE", "NLL"]
 
 
 def test_data_sets_and_methods_are_listed(capfd: Captured) -> None:

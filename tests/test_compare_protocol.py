@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -195,7 +196,13 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
 def test_own_metrics_rank_by_the_higher_value_whatever_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = replace(METRICS["accuracy"], title="Profit", share=False, compute=lambda o, t, task: 9.0)
+    own = replace(
+        METRICS["accuracy"],
+        title="Profit",
+        share=False,
+        bounds=(-math.inf, math.inf),
+        compute=lambda o, t, task: 9.0,
+    )
     monkeypatch.setitem(METRICS, "profit", own)
     results = run(None, rings(torch.arange(30) % 3), metric="profit", epochs=1)
     assert results.metric == "profit"

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 import graph_transplant as gt
 from edits import both_ways
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.format import percent
+from graph_transplant.format import number, percent
 from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels.fingerprints import nearest
 from graph_transplant.models import TrainedModel, predict_table, train
@@ -430,8 +430,8 @@ def test_the_card_says_what_uncertainty_is_worth(monkeypatch: pytest.MonkeyPatch
     model = train(store, ensemble=2, validation=0.2, test=0.3, **settings)
     page = render_card(model.description)
     forest = model.description["metrics"]["forest"]["accuracy"]
-    assert f"accuracy {forest:.3f}" in page
-    assert "A random forest on simple statistics of the same training graphs reaches" in page
+    assert "a random forest on simple statistics of the same training graphs" in page
+    assert f" and {number(forest)}, difference" in page
     held = model.description["uncertainty"]["held"]
     assert f"on the test part it was {percent(held, 0, unit=True)}." in page
     assert "like the validation ones only" not in page

@@ -97,7 +97,14 @@ RESERVED: Final = frozenset(
     (
         *("data", "model", "layers", "label_noise", "train_fraction", "method", "repeat", "fold"),
         *("metric", "score", "validation_score", "epochs", "best_epoch", "seconds"),
-        *("processor_seconds", "train_graphs", "left_out_graphs", "validation_graphs"),
+        *(
+            "processor_seconds",
+            "processor",
+            "threads",
+            "train_graphs",
+            "left_out_graphs",
+            "validation_graphs",
+        ),
         *("test_graphs", "folds", "split", "chosen_layers", "chosen_method"),
     )
 )

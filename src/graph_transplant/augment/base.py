@@ -33,15 +33,16 @@ def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
 class CleanPass:
     """A model's forward pass on original graphs; ``targets`` are float ``[graphs, outputs]``.
 
-    ``prediction`` may be a function, which is called on first use; ``saliency`` a function that
-    replaces the saliency of the model, given the batch.
+    ``prediction`` may be a function, which is called on first use, or left out for augmentations
+    that need none; ``saliency`` is a function that replaces the saliency of the model, given the
+    batch.
     """
 
     def __init__(
         self,
         batch: GraphBatch,
         targets: Tensor,
-        prediction: Prediction | Callable[[], Prediction],
+        prediction: Prediction | Callable[[], Prediction] | None = None,
         loss_of: Loss | None = None,
         *,
         saliency: Callable[[GraphBatch], Tensor] | None = None,
@@ -62,6 +63,8 @@ class CleanPass:
     @cached_property
     def prediction(self) -> Prediction:
         """The model's prediction, with gradients."""
+        if self._prediction is None:
+            raise GraphTransplantError("this needs the prediction of a model, but there is none")
         return self._prediction() if callable(self._prediction) else self._prediction
 
     @cached_property

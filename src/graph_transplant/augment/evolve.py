@@ -48,7 +48,8 @@ class SwapOpenTriads(RatioPerturbation):
     Example:
         >>> import graph_transplant as gt
         >>> batch = gt.load("motifs").batch(range(4))
-        >>> other = SwapOpenTriads(0.2).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> clean = CleanPass(batch, torch.eye(6)[batch.y])
+        >>> other = SwapOpenTriads(0.2)(clean, model=None, generator=torch.Generator())
         >>> other.batch.num_edges == batch.num_edges, bool((other.edge_origin == -1).any())
         (True, True)
     """

@@ -57,9 +57,11 @@ class NodeSam(Perturbation):
     Example:
         >>> import torch
         >>> from torch_geometric.data import Data
+        >>> from graph_transplant.graphs import GraphBatch
         >>> ring = torch.tensor([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]])
         >>> batch = GraphBatch.from_pyg(Data(x=torch.eye(4), edge_index=ring))
-        >>> virtual = NodeSam().edit(batch, torch.eye(1), np.random.default_rng(0))
+        >>> clean = CleanPass(batch, torch.eye(1))
+        >>> virtual = NodeSam()(clean, model=None, generator=torch.Generator())
         >>> virtual.batch.num_nodes, virtual.batch.num_edges  # it has no triangle
         (4, 8)
     """

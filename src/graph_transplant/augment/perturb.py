@@ -101,7 +101,8 @@ class DropNodes(RatioPerturbation):
     Example:
         >>> import graph_transplant as gt
         >>> batch = gt.load("motifs").batch(range(4))
-        >>> fewer = DropNodes(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> clean = CleanPass(batch, torch.eye(6)[batch.y])
+        >>> fewer = DropNodes(0.5)(clean, model=None, generator=torch.Generator())
         >>> nodes = np.diff(batch.ptr)
         >>> bool((np.diff(fewer.batch.ptr) == nodes - nodes // 2).all())
         True
@@ -133,7 +134,8 @@ class PerturbEdges(RatioPerturbation):
     Example:
         >>> import graph_transplant as gt
         >>> batch = gt.load("motifs").batch(range(4))
-        >>> other = PerturbEdges(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> clean = CleanPass(batch, torch.eye(6)[batch.y])
+        >>> other = PerturbEdges(0.5)(clean, model=None, generator=torch.Generator())
         >>> other.batch.num_edges == batch.num_edges, bool((other.edge_origin == -1).any())
         (True, True)
     """
@@ -164,7 +166,8 @@ class DropEdges(RatioPerturbation):
     Example:
         >>> import graph_transplant as gt
         >>> batch = gt.load("motifs").batch(range(4))
-        >>> fewer = DropEdges(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> clean = CleanPass(batch, torch.eye(6)[batch.y])
+        >>> fewer = DropEdges(0.5)(clean, model=None, generator=torch.Generator())
         >>> fewer.batch.num_edges < batch.num_edges, fewer.batch.num_nodes == batch.num_nodes
         (True, True)
     """
@@ -195,7 +198,8 @@ class MaskNodes(RatioPerturbation):
         >>> from torch_geometric.data import Data
         >>> edge = torch.tensor([[0, 1], [1, 0]])
         >>> batch = GraphBatch.from_pyg(Data(x=torch.ones(2, 3), edge_index=edge))
-        >>> masked = MaskNodes(0.5).edit(batch, torch.eye(2)[:1], np.random.default_rng(0))
+        >>> clean = CleanPass(batch, torch.eye(2)[:1])
+        >>> masked = MaskNodes(0.5)(clean, model=None, generator=torch.Generator())
         >>> masked.batch.x.sum()
         tensor(3.)
     """
@@ -267,7 +271,8 @@ class RandomSubgraph(Perturbation):
     Example:
         >>> import graph_transplant as gt
         >>> batch = gt.load("motifs").batch(range(4))
-        >>> part = RandomSubgraph(0.5).edit(batch, torch.eye(6)[batch.y], np.random.default_rng(0))
+        >>> clean = CleanPass(batch, torch.eye(6)[batch.y])
+        >>> part = RandomSubgraph(0.5)(clean, model=None, generator=torch.Generator())
         >>> bool((np.diff(part.batch.ptr) <= np.diff(batch.ptr) // 2).all())
         True
     """
