@@ -156,8 +156,8 @@ def test_saliency_of_an_ensemble_is_what_a_node_adds_to_its_mean() -> None:
     members = [gt.GraphClassifier.for_data(store, hidden=6, layers=2, seed=k) for k in (0, 1)]
     both = Ensemble([member.double().eval() for member in members])
     found = gt.explain(as_trained(both, store.output_names), store)
-    for number, view in enumerate(one.views[0] for one in found):
-        batch, best = store.batch([number]), store.output_names.index(view.output)
+    for index, view in enumerate(one.views[0] for one in found):
+        batch, best = store.batch([index]), store.output_names.index(view.output)
         nodes = [member.embed_nodes(batch)[-1].nodes.detach() for member in members]
         factor = torch.ones(len(nodes[0]), 1, dtype=torch.double, requires_grad=True)
         # The log-odds of the mean probability, with the embedding of every node scaled.
