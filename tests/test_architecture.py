@@ -58,8 +58,8 @@ LAYERS = (
     "report",
     "estimator_data",
     "estimator",
-    "paper",
     "cli",
+    "paper",
     "__main__",
 )
 

@@ -28,7 +28,6 @@ from graph_transplant.experiments.protocol import Record, Trial
 from graph_transplant.experiments.records import record_line
 from graph_transplant.experiments.results import Results
 from graph_transplant.known import check_data
-from graph_transplant.paper.experiments import EXPERIMENTS
 from graph_transplant.saliency import KINDS
 from made_up import judged_by, made_up, on
 from test_first_use import SLOW
@@ -58,8 +57,12 @@ def test_help_imports_nothing_slow() -> None:
 
 def test_the_names_that_are_checked_without_torch_are_all() -> None:
     assert tuple(ENGINES) == checks.ENGINES
-    assert tuple(EXPERIMENTS) == checks.EXPERIMENTS
     assert set(checks.choices_of("explain")["saliency"]) == set(KINDS)
+
+
+def test_a_command_that_left_names_its_substitute(capfd: Captured) -> None:
+    assert main(["paper", "table1"]) == 2
+    assert "python -m graph_transplant.paper" in capfd.readouterr().err
 
 
 # ------------------------------------------------------------------ a comparison

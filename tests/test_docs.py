@@ -68,7 +68,7 @@ def run_command(line: str, *, whole: bool) -> None:
         assert all((ROOT / script).exists() for script in scripts), line
     else:
         assert words[0] == "graph-transplant", line
-        if words[1] == "paper" or "ray" in words:
+        if "ray" in words:
             app.parse_args(words[1:], exit_on_error=False)
         else:
             assert main(words[1:] if whole else shortened(words[1:])) == 0, line

@@ -431,11 +431,11 @@ def test_data_that_cannot_be_had(
 def test_the_command_prints_the_table_and_names_its_files(
     tmp_path: Path, calls: Calls, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from graph_transplant.cli import main
+    from graph_transplant.paper.__main__ import main
 
     (one,) = plan("gcn", data=["motifs"], sizes={"motifs": 60})
     save(tmp_path, one, "gcn", "vanilla", PLAIN)
-    assert main(["paper", "gcn", "--data", "motifs", "--out", str(tmp_path)]) == 0
+    assert main(["gcn", "--data", "motifs", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert f"Appendix: test accuracy with GCN ({SMOKE})" in printed.out
     assert f"{SMOKE}: 35 of 40 trials are missing" in printed.err

@@ -22,16 +22,16 @@ from graph_transplant.cli.common import (
     print_error,
     set_command,
 )
-from graph_transplant.cli.comparisons import across, compare, paper, report
+from graph_transplant.cli.comparisons import across, compare, report
 from graph_transplant.cli.lists import datasets, methods
 from graph_transplant.cli.models import explain, predict, show, train
 from graph_transplant.errors import GraphTransplantError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run_app"]
 
 COMMANDS = (
     *(compare, report, train, predict, explain, attack, show),
-    *(paper, across, methods, datasets),
+    *(across, methods, datasets),
 )
 
 app = App(
@@ -50,25 +50,38 @@ for one in COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with ``sys.argv``; return the exit status."""
+    return run_app(app, arguments)
+
+
+def run_app(
+    app: App, arguments: Sequence[str] | None = None, program: str = "graph-transplant"
+) -> int:
+    """Run a command of an app, and report bad input and interruption; return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if program == "graph-transplant" and words[:1] == ["paper"]:
+            raise GraphTransplantError(
+                "the paper's experiments are run from a checkout of the project: "
+                "`python -m graph_transplant.paper`"
+            )
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
-        if command in COMMANDS:
+        if command in (*COMMANDS, app.default_command):
             name = command.__name__
-            listed = app[name].assemble_argument_collection()
-            set_command(words, {one.field_info.name: one.name for one in listed})
-            check_arguments(name, bound)
+            listed = (app[name] if command in COMMANDS else app).assemble_argument_collection()
+            set_command(words, {one.field_info.name: one.name for one in listed}, program)
+            if command in COMMANDS:
+                check_arguments(name, bound)
         status: int | None = command(*bound.args, **bound.kwargs)
         sys.stdout.flush()  # so that its errors are handled below
     except GraphTransplantError as problem:
         print_error(str(problem))
         return BAD_INPUT
     except CycloptsError as problem:
-        program = " ".join(["graph-transplant", *(problem.command_chain or ())])
+        chain = " ".join([program, *(problem.command_chain or ())])
         said = str(problem)
         if isinstance(problem, UnusedCliTokensError) and problem.unused_tokens:
             said = f"unexpected argument {problem.unused_tokens[0]!r}"
-        print_error(f"{said} (see {program} --help)")
+        print_error(f"{said} (see {chain} --help)")
         return BAD_INPUT
     except BrokenPipeError:
         # Python flushes the standard output again when it ends.

@@ -21,12 +21,8 @@ from graph_transplant.settings import SCALES, SPLITS
 
 # Repeated from modules that import torch; a test checks that they are complete.
 ENGINES = ("local", "ray", "torchrun")
-EXPERIMENTS = (
-    *("table1", "table2", "table3-robustness", "table4-calibration"),
-    *("gcn", "ablation", "readout", "edge-predictor"),
-)
 
-FOLDERS = ("compare", "train", "paper")  # commands that write a folder, not a file
+FOLDERS = ("compare", "train")  # commands that write a folder, not a file
 
 LISTS = {
     "layers": int,
@@ -67,10 +63,9 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
     choices = choices_of(command)
     for name, value in given.items():
         if name == "data" and value is not None:
-            for data in split_list(name, value) if command == "paper" else [value]:
-                # These commands also accept SMILES.
-                if command not in ("predict", "explain") or data.lower().endswith(SUFFIXES):
-                    check_data(data, given.get("root"))
+            # These commands also accept SMILES.
+            if command not in ("predict", "explain") or value.lower().endswith(SUFFIXES):
+                check_data(value, given.get("root"))
         elif name in ("model", "against") and isinstance(value, Path):
             check_model(value, "model.json")
         elif name in ("directory", "directories"):
@@ -112,10 +107,10 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
 def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
     """Return the valid names of each option of a command."""
     transplants = tuple(name for name in METHODS if name.startswith("transplant-"))
-    found: dict[str, tuple[str, ...]] = {
+    return {
         "methods": (*GROUPS, "classical", *METHODS, *CLASSICAL),
         "method": transplants if command == "show" else tuple(METHODS),
-        "models": MODELS if command == "paper" else ("auto", *MODELS),
+        "models": ("auto", *MODELS),
         "model": ("auto", *MODELS),
         "metric": tuple(deciding()),
         "split": SPLITS if command == "compare" else TRAINING_SPLITS,
@@ -127,10 +122,8 @@ def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
         "class_weight": ("balanced",),
         "saliency": ("gradient-x-activation", "gradient"),
         "format": ("html", "markdown", "latex", "csv"),
-        "experiment": EXPERIMENTS,
-        "engine": ENGINES[:2] if command == "paper" else ENGINES,
+        "engine": ENGINES,
     }
-    return found | ({"budget": ("quick", "full")} if command == "paper" else {})
 
 
 def check_out(out: Path, given: Mapping[str, Any], *, folder: bool) -> None:

@@ -31,13 +31,16 @@ PIPE_WIDTH = 120  # columns of output that is not a terminal
 
 
 _words: list[str] = []
+_program = "graph-transplant"
 _options: Mapping[str, str] = {}
 
 
-def set_command(words: Sequence[str], options: Mapping[str, str]) -> None:
+def set_command(
+    words: Sequence[str], options: Mapping[str, str], program: str = "graph-transplant"
+) -> None:
     """Remember the words of the current command, and the option name of each parameter."""
-    global _words, _options
-    _words, _options = list(words), options
+    global _words, _options, _program
+    _words, _options, _program = list(words), options, program
 
 
 def repeated_command() -> str:
@@ -46,7 +49,7 @@ def repeated_command() -> str:
     words = [word for word in _words if word.partition("=")[0] != "--fresh"]
     processes = os.environ.get("WORLD_SIZE")
     if not {"torchrun", "--engine=torchrun"} & set(words) or not processes:
-        return shlex.join(["graph-transplant", *words])
+        return shlex.join([*_program.split(), *words])
     count = os.environ.get("LOCAL_WORLD_SIZE", processes)
     return shlex.join([*torchrun_words(int(processes), int(count)), *words])
 

@@ -202,7 +202,8 @@ def paper_table(request: Request) -> PaperTable:
                 rows += _rows(request, one, model, Results(measured, one.select))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     notes = [*request.notes, *([experiment.note] if experiment.note else [])]
-    start = ["graph-transplant", "paper", request.experiment, "--budget", request.budget]
+    program = ("python", "-m", "graph_transplant.paper")
+    start = [*program, request.experiment, "--budget", request.budget]
     shown = {one.data: ",".join(one.models) for one in runs}
     return PaperTable(
         request.experiment,
