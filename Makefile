@@ -56,7 +56,7 @@ bench: setup  ## time of one training step beside plain PyTorch Geometric, write
 	$(ONE_THREAD) $(BIN)/python benchmarks/attack.py --bench
 
 evidence:  ## run what is missing of the measurements behind the results page; hours, resumable
-	$(PYTHON) benchmarks/evidence.py
+	$(PYTHON) -m reproduction.evidence
 
 check: setup docs  ## formatting, lint, types, docs without warnings, a wheel that passes twine
 	$(BIN)/ruff format --check .

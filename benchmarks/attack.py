@@ -34,7 +34,7 @@ from torch_geometric.data import Data
 import graph_transplant as gt
 from graph_transplant.analysis import attack, attack_edges, mean_edges
 from graph_transplant.augment import build_method
-from graph_transplant.splits import fold_indices
+from graph_transplant.datasets.splits import fold_indices
 
 DRAWS_PER_PAIR = 4
 """Size of GRBCD's random block as a multiple of the pairs of a graph.

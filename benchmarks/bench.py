@@ -37,16 +37,11 @@ from torch_geometric.nn import GCNConv, global_mean_pool
 from torch_geometric.transforms import OneHotDegree
 
 import graph_transplant as gt
-from graph_transplant.augment import (
-    METHODS,
-    CleanPass,
-    ReliabilityFilter,
-    VirtualGraphs,
-    build_method,
-)
+from graph_transplant.augment import CleanPass, ReliabilityFilter, VirtualGraphs, build_method
+from graph_transplant.data.targets import Loss, as_targets
+from graph_transplant.methods import METHODS
 from graph_transplant.nn import evaluating
-from graph_transplant.steps import take_step
-from graph_transplant.targets import Loss, as_targets
+from graph_transplant.training.step import take_step
 
 LAYERS, HIDDEN, DROPOUT = 3, 128, 0.5
 LEARNING_RATE, CLIP_NORM = 5e-4, 2.0

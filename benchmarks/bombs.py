@@ -137,7 +137,7 @@ def store(**changes: Any) -> bytes:
     """A store with a valid digest, whose description and tensors claim something else."""
     import torch
 
-    from graph_transplant.graphs import file
+    from graph_transplant.data import store_file as file
 
     tensors = {
         "edge_index": torch.zeros((2, 0), dtype=torch.int32),

@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import graph_transplant as gt
-from graph_transplant.experiments.engines import Run, run_trials
-from graph_transplant.experiments.protocol import Record, Trial, all_trials
-from graph_transplant.experiments.trial import Job
-from graph_transplant.settings import Settings
+from graph_transplant.comparison.engines import Execution, run_trials
+from graph_transplant.comparison.run_trial import TrialContext
+from graph_transplant.config.compare import Settings
+from graph_transplant.results.record import Record, Trial, all_trials
 
 LONG_TRIAL = 30.0
 """Seconds of the trial that the engine's cost is held against."""
@@ -48,9 +48,9 @@ def timed(
     fingerprint = store.fingerprint()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(settings, fingerprint, store.name)
+        job = TrialContext(settings, fingerprint, store.name)
         run_trials(
-            Run(
+            Execution(
                 store,
                 trials,
                 job,

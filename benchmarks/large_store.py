@@ -40,9 +40,9 @@ import torch
 
 import graph_transplant as gt
 from graph_transplant.augment import build_method
-from graph_transplant.graphs import GraphStore, StoreWriter
-from graph_transplant.steps import take_step
-from graph_transplant.targets import Loss
+from graph_transplant.data import GraphStore, StoreWriter
+from graph_transplant.data.targets import Loss
+from graph_transplant.training.step import take_step
 
 MIB = 1 << 20
 FEATURES, CLASSES = 7, 37

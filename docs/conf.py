@@ -11,6 +11,7 @@ from typing import Any
 import torch_geometric.data  # noqa: F401 - before the package, whose annotations then name its types
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction
 
 project = "graph-transplant"
 author = "graph-transplant developers"

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
 import graph_transplant as gt
-from graph_transplant.graphs import StoreWriter
+from graph_transplant.data import StoreWriter
 
 COPIES = 2
 BATCH = 64

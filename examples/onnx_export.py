@@ -17,7 +17,7 @@ import onnxruntime
 
 import graph_transplant as gt
 from graph_transplant.models import train
-from graph_transplant.models.export import to_onnx
+from graph_transplant.models.onnx import to_onnx
 
 
 def main(out: Path, epochs: int) -> None:

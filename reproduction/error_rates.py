@@ -32,7 +32,7 @@ from scipy import stats
 from scipy.linalg import solve
 from sklearn.linear_model import LogisticRegression
 
-from graph_transplant.experiments.statistics import holm, paired_test, wilcoxon
+from graph_transplant.results.statistics import holm, paired_test, wilcoxon
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "error-rates.json"

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from graph_transplant.experiments.across import across
-from graph_transplant.experiments.results import Results, plain_rows
-from graph_transplant.graphs import Skipped
-from graph_transplant.models.explanation import ExplainedRows
+from graph_transplant.errors import Skipped
 from graph_transplant.report import render_across, render_report
 from graph_transplant.report.card import render_card
 from graph_transplant.report.explanations import render_explanations, render_gallery
-from made_up import BETTER, NO_NETWORK, PLAIN, UNSURE, made_up, on
-from page_samples import (
+from graph_transplant.results.average_ranks import across
+from graph_transplant.results.examples import ExplainedRows
+from graph_transplant.results.results import Results, plain_rows
+from helpers.made_up_records import BETTER, NO_NETWORK, PLAIN, UNSURE, made_up, on
+from helpers.page_samples import (
     NASTY,
     card,
     explained,

@@ -17,8 +17,8 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCN, global_mean_pool
 
 import graph_transplant as gt
-from graph_transplant.classical import CLASSICAL
 from graph_transplant.cli import app, main
+from graph_transplant.methods import CLASSICAL
 from graph_transplant.models import TrainedModel, explain_rows
 
 # A deadline for hangs.
@@ -144,7 +144,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRAPH_TRANSPLANT_DATA", str(tmp_path))
     monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
+    monkeypatch.setattr("graph_transplant.baselines.forest.TREES", 20)
     torch.manual_seed(0)
     given = loop() if page.name == "README.md" else {}
     run_page(page, given)
@@ -158,7 +158,7 @@ NITRO = "[N+](=O)[O-]"
 def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tutorial as it is written: the model finds the rule behind labels that are partly wrong,
     its card does not claim to be perfect, and explanations show the rule."""
-    monkeypatch.setattr("graph_transplant.classical.forest.TREES", 20)
+    monkeypatch.setattr("graph_transplant.baselines.forest.TREES", 20)
     monkeypatch.chdir(tmp_path)
     run_page(TUTORIAL, {})
     for file in re.findall(

@@ -23,11 +23,11 @@ from torch.utils.data import Subset
 from torch_geometric.data import Batch, HeteroData
 
 import graph_transplant as gt
-from foreign import Foreign, Weighted
 from graph_transplant.cli import main
 from graph_transplant.report.card import render_card
-from page_samples import Page
-from strategies import generator, random_batch
+from helpers.foreign_models import Foreign, Weighted
+from helpers.page_samples import Page
+from helpers.strategies import generator, random_batch
 
 SLOW = (
     *("torch", "torch_geometric", "numpy", "numba", "scipy", "sklearn", "matplotlib", "joblib"),
@@ -313,7 +313,7 @@ def test_16_the_papers_experiments_tell_a_log_file_how_long_they_take(tmp_path: 
                 raise KeyboardInterrupt
             return len(text)
 
-    from graph_transplant.paper.__main__ import main
+    from reproduction.__main__ import main
 
     words = ["edge-predictor", "--data", "motifs", "--out", str(tmp_path / "out")]
     with redirect_stderr(Log()) as log:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from graph_transplant.data import Featurizer
 from graph_transplant.datasets import load, stream
-from graph_transplant.graphs import Featurizer
 
 pytest.importorskip("rdkit")
 pytestmark = [

@@ -21,11 +21,11 @@ import pytest
 
 import graph_transplant as gt
 from graph_transplant.cli import main
-from graph_transplant.experiments.compare import compare
-from graph_transplant.experiments.predictions import path_of, read_predictions
-from graph_transplant.experiments.protocol import Trial
-from graph_transplant.experiments.records import RecordStore
-from made_up import timeless
+from graph_transplant.comparison.compare import compare
+from graph_transplant.results.predictions import path_of, read_predictions
+from graph_transplant.results.record import Trial
+from graph_transplant.results.record_file import RecordStore
+from helpers.made_up_records import timeless
 
 KILLS = int(os.environ.get("GRAPH_TRANSPLANT_KILLS", "4"))
 REPEATS = 1 + KILLS // 3
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
 # itself behind: one process imports it once and divides itself for every comparison to be killed.
 STARTER = """
 import json, os, sys
-import graph_transplant.experiments.compare, graph_transplant.report
+import graph_transplant.comparison.compare, graph_transplant.report
 from graph_transplant.cli import main
 
 for line in sys.stdin:

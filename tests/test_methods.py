@@ -7,9 +7,15 @@ from math import prod
 import pytest
 
 import graph_transplant as gt
-from graph_transplant.augment import METHODS, DropNodes, build_method, expand_methods, search_space
+from graph_transplant.augment import DropNodes, build_method
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.methods import method_name, parse_method
+from graph_transplant.methods import (
+    METHODS,
+    expand_methods,
+    method_name,
+    parse_method,
+    search_space,
+)
 
 # The paper's appendix, "Baselines" and "Implementation details": what is tuned, among what.
 PAPER_SEARCH = {

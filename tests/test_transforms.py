@@ -12,12 +12,12 @@ from torch_geometric.loader import DataLoader as PygLoader
 from torch_geometric.transforms import BaseTransform, Compose, ToUndirected
 
 import graph_transplant as gt
-from edits import both_ways
 from graph_transplant import transforms
 from graph_transplant.augment import GMixup, IfMixup, ManifoldMixup, OneOf, Sequential, SubMix
 from graph_transplant.errors import DataError, GraphTransplantError
-from oracles import check_valid_batch, is_undirected, same_content
-from strategies import generator, random_batch
+from helpers.edits import both_ways
+from helpers.oracles import check_valid_batch, is_undirected, same_content
+from helpers.strategies import generator, random_batch
 
 KINDS = (
     transforms.DropNodes,

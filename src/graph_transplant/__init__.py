@@ -12,36 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graph_transplant import augment, datasets, figures, transforms
-    from graph_transplant.augment import METHODS, Augmentation, GraphTransplant
+    from graph_transplant.augment import Augmentation, GraphTransplant
+    from graph_transplant.comparison.compare import compare
     from graph_transplant.config import TrainConfig
+    from graph_transplant.data import GraphStore
     from graph_transplant.datasets import load, stream
     from graph_transplant.errors import DataError, GraphTransplantError
-    from graph_transplant.estimator import GraphTransplantClassifier, GraphTransplantRegressor
-    from graph_transplant.experiments.compare import compare
-    from graph_transplant.experiments.results import Results, read_results
-    from graph_transplant.graphs import GraphStore
+    from graph_transplant.methods import METHODS
     from graph_transplant.models import TrainedModel, explain, train
     from graph_transplant.nn import GraphClassifier
-    from graph_transplant.saliency import NodeSaliency
-    from graph_transplant.steps import augmented_loss
-    from graph_transplant.tensorboard import TensorBoard
-    from graph_transplant.training import evaluate, fit
+    from graph_transplant.nn.saliency import NodeSaliency
+    from graph_transplant.results.results import Results, read_results
+    from graph_transplant.sklearn import GraphTransplantClassifier, GraphTransplantRegressor
+    from graph_transplant.training import TensorBoard, augmented_loss, evaluate, fit
 
 _NAMES = {
-    "augment": "METHODS Augmentation GraphTransplant",
+    "augment": "Augmentation GraphTransplant",
+    "comparison.compare": "compare",
     "config": "TrainConfig",
+    "data": "GraphStore",
     "datasets": "load stream",
     "errors": "DataError GraphTransplantError",
-    "estimator": "GraphTransplantClassifier GraphTransplantRegressor",
-    "experiments.compare": "compare",
-    "experiments.results": "Results read_results",
-    "graphs": "GraphStore",
+    "methods": "METHODS",
     "models": "TrainedModel explain train",
     "nn": "GraphClassifier",
-    "saliency": "NodeSaliency",
-    "steps": "augmented_loss",
-    "tensorboard": "TensorBoard",
-    "training": "evaluate fit",
+    "nn.saliency": "NodeSaliency",
+    "results.results": "Results read_results",
+    "sklearn": "GraphTransplantClassifier GraphTransplantRegressor",
+    "training": "augmented_loss TensorBoard evaluate fit",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBPACKAGES = ("augment", "datasets", "figures", "transforms")

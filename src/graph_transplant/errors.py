@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _SHOWN: Final = 100
 _LONGEST_REASON: Final = 300
@@ -109,3 +109,11 @@ def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
     raise GraphTransplantError(
         f"`{argument}` must be one of {', '.join(names)}; got {shown!r}{hint}"
     )
+
+
+class Skipped(NamedTuple):
+    """An input row that was skipped."""
+
+    row: int  # counted from 1
+    id: str  # from the file; empty if unreadable
+    reason: str

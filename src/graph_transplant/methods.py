@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from graph_transplant.augment.base import Augmentation
-    from graph_transplant.graphs import GraphStore
+
 
 Value = float | int | str
 Augmentations = tuple["Augmentation", ...]
@@ -107,7 +105,7 @@ def _vanilla(width: int) -> Augmentations:
 
 
 def _m_evolve(width: int, ratio: float = 0.2) -> Augmentations:
-    from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
+    from graph_transplant.augment.m_evolve import ReliabilityFilter, SwapOpenTriads
 
     return (ReliabilityFilter(SwapOpenTriads(ratio)),)
 
@@ -122,7 +120,7 @@ def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
         saliency: str = "gradient",
     ) -> Augmentations:
         from graph_transplant.augment.transplant import GraphTransplant
-        from graph_transplant.saliency import NodeSaliency
+        from graph_transplant.nn.saliency import NodeSaliency
 
         check_at_least(1, max_hops=max_hops)
         return (
@@ -348,53 +346,49 @@ def expand_methods(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(expanded))
 
 
-def build_method(
-    name: str, model: nn.Module, *, data: GraphStore | None = None, seed: int | None = None
-) -> tuple[Augmentation, ...]:
-    """Create the augmentations of a named method for a model.
+class Rival(NamedTuple):
+    """Summary of a classical method, its module, its name for use in sentences, and its role."""
 
-    For models other than ``GraphClassifier``, the width of node embeddings is measured on a graph
-    of ``data``; without data it is 128. ``seed`` determines the initial weights of learned parts,
-    by default drawn from torch's global generator.
-    """
-    import torch
-
-    key, parameters = parse_method(name)
-    with torch.random.fork_rng(devices=[], enabled=seed is not None):
-        if seed is not None:
-            torch.manual_seed(seed)
-        width = _node_width(model, data)  # lazy layers draw their weights here
-        try:
-            return METHODS[key].build(width, **parameters)
-        except GraphTransplantError as problem:
-            raise GraphTransplantError(f"{name}: {problem}") from problem
+    summary: str
+    module: str
+    words: str
+    role: Role = "baseline"
 
 
-def _node_width(model: nn.Module, data: GraphStore | None) -> int:
-    from graph_transplant.nn import GraphClassifier, evaluating
-    from graph_transplant.saliency import as_predictor, module_of
+CLASSICAL: dict[str, Rival] = {
+    "forest": Rival(
+        "random forest on ECFP4 counts of molecules, on statistics of other graphs",
+        "graph_transplant.baselines.forest",
+        "a random forest",
+    ),
+    "wl-svm": Rival(
+        "support vector machine on Weisfeiler-Lehman subtree counts",
+        "graph_transplant.baselines.wl_svm",
+        "a Weisfeiler-Lehman SVM",
+    ),
+    "structure-blind": Rival(
+        "sum of embedded nodes and a perceptron: looks at no edge",
+        "graph_transplant.baselines.structure_blind",
+        "a model that sees no edges",
+    ),
+    "majority": Rival(
+        "class frequencies, or means, of the training graphs",
+        "graph_transplant.baselines.majority",
+        "always predicting the largest class",
+    ),
+}
+"""Classical methods by name."""
 
-    predictor = as_predictor(model)
-    module = module_of(predictor)
-    if isinstance(module, GraphClassifier):
-        return module.hidden
-    if data is None:
-        return 128
-    device = next((parameter.device for parameter in module.parameters()), "cpu")
-    with evaluating(module):
-        nodes = predictor.run(data.batch([0]).to(device)).nodes
-    return nodes.shape[1] or 128
+
+REFERENCE = "vanilla"
+"""The method that every other method is compared with."""
 
 
-def refusal(method: str | Sequence[Augmentation], model: nn.Module, data: GraphStore) -> str | None:
-    """Return why a method cannot train a model on some data, or ``None`` if it can."""
-    from graph_transplant.saliency import as_predictor
+DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
+"""Methods that are compared by default; for molecules, :data:`MOLECULE_RIVALS` are added."""
 
-    try:
-        if isinstance(method, str):
-            method = build_method(method, model, data=data)
-        for augmentation in method:
-            augmentation.check(as_predictor(model), data)
-    except GraphTransplantError as problem:
-        return str(problem)
-    return None
+MOLECULE_RIVALS = ("forest", "majority")
+
+
+CLASSICAL_GROUP = "classical"
+"""Name of the group of all methods without a network."""

@@ -17,11 +17,11 @@ from graph_transplant import augment
 from graph_transplant.augment.base import Augmentation, CleanPass, VirtualGraphs
 from graph_transplant.augment.perturb import Perturbation, RatioPerturbation
 from graph_transplant.augment.transplant import equal_saliency
+from graph_transplant.data import GraphBatch, as_batch
+from graph_transplant.data.batch import refers
+from graph_transplant.data.targets import Loss, batch_targets, targets_of
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.graphs import GraphBatch, as_batch
-from graph_transplant.graphs.batch import refers
 from graph_transplant.nn import Prediction
-from graph_transplant.targets import Loss, batch_targets, targets_of
 
 
 class _WorkerGenerator(torch.Generator):

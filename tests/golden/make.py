@@ -56,8 +56,8 @@ def unpack(name: str, directory: Path) -> Path:
 
 def summary_and_verdict(directory: Path, how: str) -> tuple[str, dict[str, Any]]:
     """Give ``summary.csv`` and the numbers of the verdicts."""
-    from graph_transplant.experiments.results import read_results
-    from graph_transplant.experiments.verdict import SIGNIFICANT
+    from graph_transplant.results.results import read_results
+    from graph_transplant.results.verdict import SIGNIFICANT
 
     results = read_results(directory, selection=how)
     verdict = {

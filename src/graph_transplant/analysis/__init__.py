@@ -8,14 +8,10 @@ from graph_transplant.analysis.attack import (
     nested_attacks,
     robustness,
 )
-from graph_transplant.analysis.calibration import (
-    calibration,
-    fit_temperature,
-    reliability,
-)
-from graph_transplant.analysis.explanations import saliency_quality
+from graph_transplant.analysis.saliency import saliency_quality
 from graph_transplant.analysis.samples import sample_quality
 from graph_transplant.metrics import TEMPERATURES
+from graph_transplant.metrics.calibration import calibration, fit_temperature, reliability
 
 __all__ = [
     "TEMPERATURES",

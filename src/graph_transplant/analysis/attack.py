@@ -19,16 +19,16 @@ import torch
 from scipy.sparse import csr_array, eye_array
 from torch import Tensor, nn
 
+from graph_transplant.data import GraphBatch, GraphStore
+from graph_transplant.data.targets import Loss, batch_targets
+from graph_transplant.data.tensors import offsets, rank_in_segment
 from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
-from graph_transplant.graphs import GraphBatch, GraphStore
-from graph_transplant.kernels import structure
+from graph_transplant.kernels import csr
 from graph_transplant.kernels.arrays import CSR
+from graph_transplant.metrics.functional import accuracy
 from graph_transplant.nn import evaluating
-from graph_transplant.saliency import Predictor, as_predictor
-from graph_transplant.scores import accuracy
-from graph_transplant.segments import offsets, rank_in_segment
-from graph_transplant.targets import Loss, batch_targets
-from graph_transplant.training import evaluate
+from graph_transplant.nn.adapter import Predictor, as_predictor
+from graph_transplant.training.loop import evaluate
 
 PAIRS_AT_ONCE = 1 << 18
 """Maximum number of pairs per backward pass; bounds the memory for dense or large graphs."""
@@ -340,7 +340,7 @@ class _Slopes:
         if batch.symmetric:
             owner, edge_index = torch.cat((owner, new)), torch.cat((edge_index, ends.flip(0)), 1)
         sender, receiver = edge_index.numpy()
-        row_ptr, column, order = structure.compress(sender, receiver, batch.num_nodes)
+        row_ptr, column, order = csr.compress(sender, receiver, batch.num_nodes)
         wider = batch.derive(
             CSR(batch.ptr, row_ptr, column), nodes=batch.nodes, edges={}, y=batch.y
         )

@@ -16,15 +16,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import nn
 
-from graph_transplant.analysis.explanations import spread
+from graph_transplant.analysis.saliency import spread
 from graph_transplant.augment import Augmentation, CleanPass, MixedGraphs, VirtualGraphs
 from graph_transplant.augment.sub_mix import SubMixedGraphs
+from graph_transplant.data import GraphBatch, GraphStore
+from graph_transplant.data.targets import Loss, batch_targets
 from graph_transplant.errors import check_at_least
-from graph_transplant.graphs import GraphBatch, GraphStore
-from graph_transplant.kernels import structure
+from graph_transplant.kernels import csr
 from graph_transplant.nn import evaluating
-from graph_transplant.saliency import Predictor, as_predictor, module_of
-from graph_transplant.targets import Loss, batch_targets
+from graph_transplant.nn.adapter import Predictor, as_predictor, module_of
 
 AtomReader = Callable[[GraphBatch], tuple[list[str], list[float]] | None]
 """Returns the element of every node and the bond order of every edge, for molecules."""
@@ -65,7 +65,7 @@ def sample_quality(
         seed: Seed for all randomness.
         graphs: Maximum number of graphs of the store to use, evenly spaced.
         atoms: For molecules, reads elements and bonds of a batch; see
-            :func:`graph_transplant.structures.atoms_of`.
+            :func:`graph_transplant.datasets.molecules.atoms_of`.
 
     Returns:
         Empty for methods that create no graphs. Otherwise, where ``…_original`` is the same for the
@@ -121,7 +121,7 @@ def sample_quality(
     return _measured(_Shape.join(virtual), _Shape.join(originals), halves) | _label_fit(labels)
 
 
-def edges_there(batch: GraphBatch) -> npt.NDArray[np.bool_]:
+def present_edges(batch: GraphBatch) -> npt.NDArray[np.bool_]:
     """Mark the edges that count as present: those with a weight above one half."""
     weight = batch.edge_weight
     if weight is None:
@@ -171,9 +171,9 @@ class _Shape(NamedTuple):
     @staticmethod
     def of(batch: GraphBatch, atoms: AtomReader | None) -> _Shape:
         graphs, nodes = batch.num_graphs, batch.num_nodes
-        segment = structure.rows_of(batch.ptr)
-        sender, receiver = batch.column, structure.rows_of(batch.row_ptr)
-        edge = np.flatnonzero((sender != receiver) & edges_there(batch))
+        segment = csr.rows_of(batch.ptr)
+        sender, receiver = batch.column, csr.rows_of(batch.row_ptr)
+        edge = np.flatnonzero((sender != receiver) & present_edges(batch))
         low = np.minimum(sender[edge], receiver[edge])
         high = np.maximum(sender[edge], receiver[edge])
         code, first = np.unique(low * nodes + high, return_index=True)
@@ -275,7 +275,7 @@ def _chance(originals: _Shape, halves: Sequence[_Ints]) -> float | None:
 def _label_shares(mixed: MixedGraphs | SubMixedGraphs) -> _Floats:
     """Weight of the source's label and its share of the nodes, float64 ``[2, graphs]``."""
     nodes = np.diff(mixed.batch.ptr)
-    segment = structure.rows_of(mixed.batch.ptr)
+    segment = csr.rows_of(mixed.batch.ptr)
     taken = np.bincount(segment[mixed.node_from_source], minlength=len(nodes))
     weight = mixed.label_weight.detach().cpu().numpy().astype(np.float64)
     return np.stack((weight, taken / nodes))

@@ -10,12 +10,13 @@ from graph_transplant.augment.base import (
     VirtualEmbeddings,
     VirtualGraphs,
 )
+from graph_transplant.augment.build import build_method, unsupported_reason
 from graph_transplant.augment.compose import OneOf, Sequential
 from graph_transplant.augment.controls import LabelSmoothing, OriginalGraphs
 from graph_transplant.augment.edge_predictor import EdgePredictor
-from graph_transplant.augment.evolve import ReliabilityFilter, SwapOpenTriads
 from graph_transplant.augment.g_mixup import GMixup
 from graph_transplant.augment.if_mixup import IfMixup
+from graph_transplant.augment.m_evolve import ReliabilityFilter, SwapOpenTriads
 from graph_transplant.augment.manifold import ManifoldMixup
 from graph_transplant.augment.node_sam import NodeSam
 from graph_transplant.augment.pairing import Pairing
@@ -28,14 +29,7 @@ from graph_transplant.augment.perturb import (
 )
 from graph_transplant.augment.sub_mix import SubMix
 from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
-from graph_transplant.methods import (
-    METHODS,
-    Method,
-    build_method,
-    expand_methods,
-    refusal,
-    search_space,
-)
+from graph_transplant.methods import METHODS, Method, expand_methods, search_space
 
 __all__ = [
     "METHODS",
@@ -69,6 +63,6 @@ __all__ = [
     "VirtualGraphs",
     "build_method",
     "expand_methods",
-    "refusal",
     "search_space",
+    "unsupported_reason",
 ]

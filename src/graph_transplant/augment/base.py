@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graph_transplant.data import GraphBatch, GraphStore, as_batch
+from graph_transplant.data.targets import Loss
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
 from graph_transplant.kernels.arrays import Ints
 from graph_transplant.nn import GraphClassifier, Prediction
-from graph_transplant.saliency import NodeSaliency, Predictor
-from graph_transplant.targets import Loss
+from graph_transplant.nn.adapter import Predictor
+from graph_transplant.nn.saliency import NodeSaliency
 
 
 def random_numbers(generator: torch.Generator | None) -> np.random.Generator:

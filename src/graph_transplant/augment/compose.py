@@ -20,10 +20,10 @@ from graph_transplant.augment.base import (
     random_numbers,
 )
 from graph_transplant.augment.controls import LabelSmoothing
+from graph_transplant.data import GraphBatch, GraphStore
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.graphs import GraphBatch, GraphStore
 from graph_transplant.nn import Prediction
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 
 class _Composed(Augmentation):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Virtual, VirtualGraphs
+from graph_transplant.data import GraphStore
 from graph_transplant.errors import DataError, check_in
-from graph_transplant.graphs import GraphStore
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from graph_transplant.data import GraphBatch
 from graph_transplant.errors import GraphTransplantError, check_at_least
-from graph_transplant.graphs import GraphBatch
-from graph_transplant.kernels import choice
+from graph_transplant.kernels import sampling
 from graph_transplant.kernels import transplant as kernel
 from graph_transplant.kernels.arrays import Ints
-from graph_transplant.segments import gather_rows
+from graph_transplant.nn.segment import gather_rows
 
 # Chunk size for pairs without gradient: small enough for the CPU cache.
 _PIECE = 2048
@@ -136,7 +136,7 @@ class EdgePredictor(nn.Module):
         if len(u) <= 2 * self.gradient_pairs:
             return straight_through(probability(place_u, place_v), noise), np.arange(len(u))
         # Estimate the gradient from a sample of the pairs, scaled up.
-        carrying = choice.sample_distinct(len(u), self.gradient_pairs, rng)
+        carrying = sampling.sample_distinct(len(u), self.gradient_pairs, rng)
         chosen = torch.from_numpy(carrying).to(embeddings.device)
         some = probability(place_u.index_select(0, chosen), place_v.index_select(0, chosen))
         soft = straight_through(some, noise.index_select(0, chosen))

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.data import GraphStore, check_stores
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_in
-from graph_transplant.graphs import GraphStore, check_stores
+from graph_transplant.kernels import csr
 from graph_transplant.kernels import mixing as kernel
-from graph_transplant.kernels import structure
 from graph_transplant.kernels.arrays import CSR, Doubles, Ints
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 # Chunk size in training graphs; bounds the memory of the estimation.
 _PIECE = 512
@@ -215,7 +215,7 @@ class GMixup(Augmentation):
         """Build the sampled graphs, one for every graph of the batch."""
         batch, targets = clean.batch, clean.targets.detach()
         graphs, drawn = batch.num_graphs, len(plan.position) // batch.num_graphs
-        row_ptr, column, _ = structure.compress(
+        row_ptr, column, _ = csr.compress(
             np.concatenate((plan.first, plan.second)),
             np.concatenate((plan.second, plan.first)),
             graphs * drawn,
@@ -223,7 +223,7 @@ class GMixup(Augmentation):
         joined = (np.diff(row_ptr) > 0).reshape(graphs, drawn)
         joined[:, 0] |= ~joined.any(1)
         ptr, every_edge = np.arange(graphs + 1) * drawn, np.ones(len(column), np.bool_)
-        sampled, kept, _ = structure.induced(CSR(ptr, row_ptr, column), joined.ravel(), every_edge)
+        sampled, kept, _ = csr.induced(CSR(ptr, row_ptr, column), joined.ravel(), every_edge)
         label_weight = batch.on_device(plan.label_weight).to(targets.dtype)
         mixed = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
         position = plan.position[kept]

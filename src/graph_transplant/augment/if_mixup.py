@@ -10,11 +10,11 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.data import GraphStore
 from graph_transplant.errors import DataError, GraphTransplantError, check_in
-from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels.arrays import Doubles, Ints
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 
 @dataclass(frozen=True)

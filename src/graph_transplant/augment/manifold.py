@@ -8,11 +8,11 @@ import numpy as np
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualEmbeddings
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.data import GraphStore
 from graph_transplant.errors import GraphTransplantError, check_in
-from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels.arrays import Doubles, Ints
 from graph_transplant.nn import GraphClassifier
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 
 @dataclass(frozen=True)

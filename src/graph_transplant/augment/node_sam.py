@@ -10,7 +10,7 @@ from graph_transplant.augment.base import CleanPass, EditedGraphs
 from graph_transplant.augment.perturb import Perturbation
 from graph_transplant.kernels import node_sam as kernel
 from graph_transplant.kernels.arrays import CSR
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class NodeSam(Perturbation):
     Example:
         >>> import torch
         >>> from torch_geometric.data import Data
-        >>> from graph_transplant.graphs import GraphBatch
+        >>> from graph_transplant.data import GraphBatch
         >>> ring = torch.tensor([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]])
         >>> batch = GraphBatch.from_pyg(Data(x=torch.eye(4), edge_index=ring))
         >>> clean = CleanPass(batch, torch.eye(1))

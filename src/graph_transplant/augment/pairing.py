@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graph_transplant.data.targets import rarest_label
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.kernels.arrays import Ints
-from graph_transplant.targets import rarest_label
 
 POLICIES = ("random", "same-class", "cross-class", "minority")
 

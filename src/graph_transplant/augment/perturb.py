@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs
+from graph_transplant.data import GraphBatch, GraphStore, check_stores
 from graph_transplant.errors import DataError, check_in
-from graph_transplant.graphs import GraphBatch, GraphStore, check_stores
-from graph_transplant.kernels import edit as kernel
-from graph_transplant.kernels import structure
+from graph_transplant.kernels import csr
+from graph_transplant.kernels import perturb as kernel
 from graph_transplant.kernels.arrays import CSR, Bools, Ints
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 
 class Perturbation(Augmentation):
@@ -52,7 +52,7 @@ def keep_parts(
     """
     nodes = np.ones(batch.num_nodes, np.bool_) if nodes is None else nodes
     edges = np.ones(batch.num_edges, np.bool_) if edges is None else edges
-    kept = structure.induced(batch.csr, nodes, edges)
+    kept = csr.induced(batch.csr, nodes, edges)
     virtual = batch.derive(
         kept.graphs,
         nodes=batch.nodes_like(kept.nodes),
@@ -67,7 +67,7 @@ def keep_parts(
 def replace_edges(clean: CleanPass, plan: kernel.Replacement) -> EditedGraphs:
     """Keep some edges and add new ones, each with the attributes of an old edge."""
     batch, targets = clean.batch, clean.targets
-    row_ptr, column, origin = structure.exchange(
+    row_ptr, column, origin = csr.exchange(
         batch.row_ptr, batch.column, plan.keep, plan.sender, plan.receiver
     )
     new = origin >= batch.num_edges

@@ -8,11 +8,11 @@ import numpy as np
 
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.data import GraphStore
 from graph_transplant.errors import check_in
-from graph_transplant.graphs import GraphStore
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels.arrays import Bools, Ints, Segments
-from graph_transplant.saliency import Predictor
+from graph_transplant.nn.adapter import Predictor
 
 
 @dataclass(frozen=True)

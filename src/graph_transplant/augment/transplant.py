@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.data import GraphBatch, GraphStore, as_batch, check_stores, task_of
+from graph_transplant.data.pyg import Data
+from graph_transplant.data.targets import Loss, batch_targets
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
@@ -20,21 +23,18 @@ from graph_transplant.errors import (
     check_choice,
     check_in,
 )
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch, check_stores, task_of
-from graph_transplant.graphs.pyg import Data
-from graph_transplant.kernels import structure
+from graph_transplant.kernels import csr
 from graph_transplant.kernels import transplant as kernel
 from graph_transplant.kernels.arrays import Bools, Doubles, Floats, Ints, Pairs, Segments
-from graph_transplant.kernels.choice import shuffle_within
+from graph_transplant.kernels.sampling import shuffle_within
 from graph_transplant.nn import Prediction, evaluating
-from graph_transplant.saliency import (
-    NodeSaliency,
+from graph_transplant.nn.adapter import (  # fmt: skip
     Predictor,
     as_predictor,
     module_of,
     varies_within_graphs,
-)  # fmt: skip
-from graph_transplant.targets import Loss, batch_targets
+)
+from graph_transplant.nn.saliency import NodeSaliency
 
 CONNECTIONS = ("degree", "predict", "none")
 
@@ -439,9 +439,9 @@ def _templates(plan: TransplantPlan, batch: GraphBatch, mixed: kernel.Assembled)
     template = np.where(new, plan.template[mixed.pair], copied)
     if batch.symmetric:
         # A lost edge leads to the end that lost it; the other direction takes its reverse.
-        receiver = mixed.node_origin[structure.rows_of(mixed.graphs.row_ptr)]
+        receiver = mixed.node_origin[csr.rows_of(mixed.graphs.row_ptr)]
         drawn = new & (template >= 0)
-        turned = drawn & (structure.rows_of(batch.row_ptr)[template] != receiver)
+        turned = drawn & (csr.rows_of(batch.row_ptr)[template] != receiver)
         template[turned] = batch.reverse[template[turned]]
     return template
 

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from graph_transplant import __version__
+from graph_transplant.cli.arguments import check_arguments
 from graph_transplant.cli.attack import attack
-from graph_transplant.cli.checks import check_arguments
-from graph_transplant.cli.common import (
+from graph_transplant.cli.comparisons import across, compare, report
+from graph_transplant.cli.lists import datasets, methods
+from graph_transplant.cli.models import explain, predict, show, train
+from graph_transplant.cli.output import (
     BAD_INPUT,
     FAILED,
     INTERRUPTED,
@@ -22,9 +25,6 @@ from graph_transplant.cli.common import (
     print_error,
     set_command,
 )
-from graph_transplant.cli.comparisons import across, compare, report
-from graph_transplant.cli.lists import datasets, methods
-from graph_transplant.cli.models import explain, predict, show, train
 from graph_transplant.errors import GraphTransplantError
 
 __all__ = ["app", "main", "run_app"]
@@ -62,7 +62,7 @@ def run_app(
         if program == "graph-transplant" and words[:1] == ["paper"]:
             raise GraphTransplantError(
                 "the paper's experiments are run from a checkout of the project: "
-                "`python -m graph_transplant.paper`"
+                "`python -m reproduction`"
             )
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         if command in (*COMMANDS, app.default_command):

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.text import Text
 
-from graph_transplant.cli.common import cell, note, output, plain_table, split_numbers
-from graph_transplant.cli.data import NO_INPUT_OPTIONS, InputOptions, tell_rows
+from graph_transplant.cli.inputs import NO_INPUT_OPTIONS, InputOptions, tell_rows
+from graph_transplant.cli.output import cell, note, output, plain_table, split_numbers
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.format import count
+from graph_transplant.utils.text import count
 
 if TYPE_CHECKING:
-    from graph_transplant.graphs import GraphStore, Skipped
+    from graph_transplant.data import GraphStore
+    from graph_transplant.errors import Skipped
     from graph_transplant.models import TrainedModel
 
 
@@ -57,8 +58,8 @@ def attack(
     """
     from graph_transplant.analysis.attack import attack_edges, mean_edges, removals_only, robustness
     from graph_transplant.models import TrainedModel
-    from graph_transplant.models.similarity import seen
-    from graph_transplant.training import evaluate
+    from graph_transplant.models.uncertainty import in_training_set as seen
+    from graph_transplant.training.loop import evaluate
 
     loaded = TrainedModel.load(model, device=device)
     if loaded.task != "multiclass":
@@ -117,7 +118,7 @@ def labelled(
 
     from graph_transplant.datasets import stream
     from graph_transplant.datasets.rows import check_readable
-    from graph_transplant.graphs import Skipped
+    from graph_transplant.errors import Skipped
 
     reading = model.reading(target)
     # A single chunk: the budget depends on the mean number of edges of all graphs.

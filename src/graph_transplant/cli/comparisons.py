@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from graph_transplant.cli.common import (
+from graph_transplant.cli.inputs import NO_OPTIONS, DataOptions, load_data, tell_skipped
+from graph_transplant.cli.output import (
     cell,
     output,
     plain_table,
@@ -22,18 +23,12 @@ from graph_transplant.cli.common import (
     split_list,
     split_numbers,
 )
-from graph_transplant.cli.data import (
-    NO_OPTIONS,
-    DataOptions,
-    load_data,
-    tell_skipped,
-)
-from graph_transplant.files import SKIPPED, write_atomically
-from graph_transplant.format import capital, listed, number, p_value
-from graph_transplant.metrics import deciding
+from graph_transplant.metrics import selection_metrics
+from graph_transplant.utils.files import SKIPPED, write_atomically
+from graph_transplant.utils.text import capital, listed, number, p_value
 
 if TYPE_CHECKING:
-    from graph_transplant.experiments.results import Results
+    from graph_transplant.results.results import Results
 
 
 def compare(
@@ -143,11 +138,11 @@ def compare(
         "train_fraction": split_numbers("train_fraction", train_fraction, float),
     }
 
-    from graph_transplant.experiments.compare import compare as run
-    from graph_transplant.experiments.engines import TrialError, join_group, lead_or_serve
-    from graph_transplant.experiments.protocol import Record
-    from graph_transplant.files import folder_name
-    from graph_transplant.tensorboard import check_directory, write_record
+    from graph_transplant.comparison.compare import compare as run
+    from graph_transplant.comparison.engines import TrialError, join_group, lead_or_serve
+    from graph_transplant.results.record import Record
+    from graph_transplant.training.tensorboard import check_directory, write_record
+    from graph_transplant.utils.files import folder_name
 
     directories: list[Path] = []
 
@@ -187,7 +182,7 @@ def compare(
 
 
 # The names come from the registry of metrics.
-compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(deciding(), "or"))
+compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(selection_metrics(), "or"))
 
 
 def report(
@@ -211,8 +206,8 @@ def report(
             lies within this distance of zero; 0.01 is one point.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
-    from graph_transplant.experiments.results import read_results
     from graph_transplant.report.comparison import figures_folder
+    from graph_transplant.results.results import read_results
 
     results = read_results(directory, selection=selection(select), equal_within=equal_within)
     if format == "html":
@@ -250,10 +245,10 @@ def across(*directories: Path, select: bool = False, out: Path = Path("across.ht
             metric.
         out: The page to write.
     """
-    from graph_transplant.experiments.across import across as rank
-    from graph_transplant.experiments.results import read_results
-    from graph_transplant.experiments.sentences import join_verdicts
     from graph_transplant.report import render_across
+    from graph_transplant.results.average_ranks import across as rank
+    from graph_transplant.results.results import read_results
+    from graph_transplant.results.sentences import join_verdicts
 
     every = [read_results(one, selection=selection(select)) for one in directories]
     ranked = rank(every)
@@ -318,8 +313,8 @@ def print_results(results: Results) -> None:
 
 def results_table(results: Results, *, few: bool = False) -> Table:
     """Format the ranking for a terminal; ``few`` omits the optional columns."""
-    from graph_transplant.experiments.verdict import is_classical
     from graph_transplant.report.tables import rankings
+    from graph_transplant.results.verdict import is_classical
 
     found = rankings(results)
     shown = [column for one in found for column in one.columns if not (few and column.more)]

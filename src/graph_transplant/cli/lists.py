@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from graph_transplant.cli.common import output, plain_table
+from graph_transplant.cli.output import output, plain_table
 
 
 def methods() -> None:
@@ -16,8 +16,7 @@ def methods() -> None:
     value the paper tries, `paper` all methods of its main table, `all` every method that trains a
     network, and `classical` every method that does not.
     """
-    from graph_transplant.classical import CLASSICAL
-    from graph_transplant.methods import METHODS
+    from graph_transplant.methods import CLASSICAL, METHODS
 
     table = plain_table()
     table.add_column("name", style="bold", no_wrap=True)

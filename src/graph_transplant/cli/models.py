@@ -16,7 +16,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from graph_transplant.cli.common import (
+from graph_transplant.cli.inputs import (
+    NO_INPUT_OPTIONS,
+    NO_OPTIONS,
+    DataOptions,
+    InputOptions,
+    load_data,
+    tell_skipped,
+)
+from graph_transplant.cli.output import (
     BAD_INPUT,
     INTERRUPTED,
     cell,
@@ -30,34 +38,26 @@ from graph_transplant.cli.common import (
     split_numbers,
     use_threads,
 )
-from graph_transplant.cli.data import (
-    NO_INPUT_OPTIONS,
-    NO_OPTIONS,
-    DataOptions,
-    InputOptions,
-    load_data,
-    tell_skipped,
-)
-from graph_transplant.config import TrainConfig
+from graph_transplant.config.datasets import check_data, existing
+from graph_transplant.config.train import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.files import (
+from graph_transplant.metrics import METRICS
+from graph_transplant.utils.files import (
     MODEL_FILES,
     SKIPPED,
     folder_name,
-    keep_inputs,
     refuse_links,
+    refuse_overwrite,
     write_atomically,
     write_skipped,
 )
-from graph_transplant.format import count, plain
-from graph_transplant.known import check_data, existing
-from graph_transplant.metrics import METRICS
+from graph_transplant.utils.text import count, plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from graph_transplant.models import TrainedModel
-    from graph_transplant.training import EpochLog
+    from graph_transplant.training.checkpoint import EpochLog
 
 CHECKPOINT = ".checkpoint.pt"  # in the folder of the model
 STANDARD = "-"  # standard input or output
@@ -90,9 +90,9 @@ def train(
         fresh: Start over: replace an existing model, and do not resume an interrupted training.
         columns: How the data are read.
     """
-    from graph_transplant.checkpoints import CheckpointError
     from graph_transplant.models import train as run
-    from graph_transplant.tensorboard import TensorBoard
+    from graph_transplant.training.checkpoint import CheckpointError
+    from graph_transplant.training.tensorboard import TensorBoard
 
     use_threads(threads)
     logger = None if tensorboard is None else TensorBoard(tensorboard)
@@ -110,7 +110,7 @@ def train(
         directory / "model.json": "what it is",
         directory / "weights.safetensors": "its weights",
     }
-    keep_inputs([data], [directory / SKIPPED, *files])
+    refuse_overwrite([data], [directory / SKIPPED, *files])
     directory.mkdir(parents=True, exist_ok=True)
     refuse_links(directory, MODEL_FILES)
     write_skipped(store.skipped, directory / SKIPPED)
@@ -171,7 +171,8 @@ def remove_checkpoints(first: Path) -> None:
 
 def print_model(trained: TrainedModel) -> None:
     """Print the metrics and training of a model, and the warnings of its card."""
-    from graph_transplant.report.card_words import Described, said
+    from graph_transplant.report.card_findings import CardData as Described
+    from graph_transplant.report.card_findings import card_findings as said
 
     console = output()
     description = trained.description
@@ -451,9 +452,9 @@ def show(
         columns: How the data are read.
     """
     skipped = out.with_suffix(".skipped.csv")
-    keep_inputs([data], [skipped])
+    refuse_overwrite([data], [skipped])
 
-    from graph_transplant.models import mixtures
+    from graph_transplant.analysis.drawing import mixtures
     from graph_transplant.report.explanations import render_gallery
 
     store = load_data(data, columns)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graph_transplant.data import GraphStore
 from graph_transplant.datasets.chemistry import chemistry, molecule_of, quiet
 from graph_transplant.datasets.molecules import BOND_STEREO, CHIRALITY
-from graph_transplant.graphs import GraphStore
 
 
 def duplicate_groups(store: GraphStore) -> Tensor | None:

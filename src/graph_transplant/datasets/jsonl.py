@@ -20,12 +20,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from graph_transplant.datasets.formats import name_of
-from graph_transplant.datasets.networks import Source, read_networks, stream_networks
+from graph_transplant.data import Featurizer, GraphStore
+from graph_transplant.datasets.files import limited, opened
+from graph_transplant.datasets.networkx import Source, read_networks, stream_networks
 from graph_transplant.datasets.rows import Chunk, TableOptions, quoted
-from graph_transplant.datasets.source import limited, opened
+from graph_transplant.datasets.tables import name_of
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import Featurizer, GraphStore
 
 SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 

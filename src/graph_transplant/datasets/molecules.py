@@ -23,17 +23,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graph_transplant.datasets.chemistry import (
-    chemistry,
-    is_block,
-    largest_fragment,
-    parse,
-    quiet,
-)
+from graph_transplant.data import Featurizer, GraphBatch, GraphStore, InputRows
+from graph_transplant.data.store import SortedEdges
+from graph_transplant.datasets.chemistry import chemistry, is_block, largest_fragment, parse, quiet
 from graph_transplant.datasets.rows import Chunk, check_readable
-from graph_transplant.errors import DataError
-from graph_transplant.graphs import Featurizer, GraphStore, Rows, Skipped
-from graph_transplant.graphs.store import SortedEdges
+from graph_transplant.errors import DataError, Skipped
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -315,7 +309,7 @@ def chunk_of(
         edge_counts=torch.from_numpy(2 * arrays.bond_counts),
         name=name,
         num_outputs=1,
-        rows=Rows(
+        rows=InputRows(
             torch.from_numpy(arrays.places + first),
             tuple(ids[place] for place in places),
             tuple(texts[place] for place in places),
@@ -328,7 +322,7 @@ def chunk_of(
 def from_smiles(texts: Sequence[str]) -> GraphStore:
     """Create a store without targets from SMILES or mol blocks.
 
-    Targets are zeros; set them with :meth:`~graph_transplant.graphs.GraphStore.with_targets`, for
+    Targets are zeros; set them with :meth:`~graph_transplant.data.GraphStore.with_targets`, for
     the rows in ``store.rows.number``. Texts that cannot be read are listed in ``skipped``.
 
     Example:
@@ -397,3 +391,80 @@ def bond_orders(edge_attr: Tensor) -> list[float]:
     value, place = edge_attr[:, : len(_ORDERS)].max(1)
     place = torch.where(value > 0, place, len(_ORDERS) - 1)
     return [_ORDERS[index] for index in place.tolist()]
+
+
+# Elements and bond orders of the columns, from the readmes; the files only hold numbers.
+_TU_ELEMENTS: Final = {
+    "MUTAG": ("C", "N", "O", "F", "I", "Cl", "Br"),
+    "Mutagenicity": (
+        *("C", "O", "Cl", "H", "N", "F", "Br"),
+        *("S", "P", "I", "Na", "K", "Li", "Ca"),
+    ),
+}
+_TU_ORDERS: Final = {"MUTAG": (1.5, 1.0, 2.0, 3.0), "Mutagenicity": (1.0, 2.0, 3.0)}
+
+
+def atoms_of(batch: GraphBatch, store: GraphStore) -> tuple[list[str], list[float]] | None:
+    """Elements of nodes and bond orders of edges (1 if unknown); ``None`` if not molecules."""
+    names, molecule = node_names_of(batch, store, node_names)
+    if not molecule:
+        return None
+    return names, bond_orders_of(batch, store) or [1.0] * batch.num_edges
+
+
+def node_names_of(
+    batch: GraphBatch, store: GraphStore, of_atoms: Callable[[Tensor], list[str]]
+) -> tuple[list[str], bool]:
+    """Node names, empty if the featurizer does not match, and whether they are atoms."""
+    nameless = [""] * batch.num_nodes, False
+    featurizer = store.featurizer
+    if batch.x is None:
+        return nameless
+    x = batch.x.cpu()
+    if featurizer is not None and featurizer.kind == "molecules":
+        return (of_atoms(x), True) if x.shape[1] >= len(SYMBOLS) else nameless
+    elements = _TU_ELEMENTS.get(store.name) if featurizer is None else None
+    if elements is not None and x.shape[1] == len(elements):
+        return one_hot_names(x, elements, "?"), True
+    numbers, labels = store.num_continuous, _types(store, "x", store.num_continuous)
+    if featurizer is not None and featurizer.node_labels:
+        numbers, labels = featurizer.node_numbers, featurizer.node_labels
+    if labels and x.shape[1] - numbers == len(labels):
+        return one_hot_names(x[:, numbers:], labels, ""), False
+    return nameless
+
+
+def edge_types_of(batch: GraphBatch, store: GraphStore) -> list[str] | None:
+    """Types of edges that are one-hot; ``None`` if they are not."""
+    featurizer, attr = store.featurizer, batch.edge_attr
+    if attr is None or not len(attr):
+        return None
+    numbers, labels = 0, _types(store, "edge_attr", 0)
+    if featurizer is not None and featurizer.edge_labels:
+        numbers, labels = featurizer.edge_numbers, featurizer.edge_labels
+    if len(labels) < 2 or attr.shape[1] - numbers != len(labels):
+        return None
+    return one_hot_names(attr.cpu()[:, numbers:], labels, "")
+
+
+def _types(store: GraphStore, key: str, first: int) -> tuple[str, ...]:
+    """Numbers of the columns from ``first`` on, as types; empty if they are not one-hot."""
+    if key not in store.fields:
+        return ()
+    columns = next(store.pieces()).field(key)[:, first:]
+    one_hot = bool(((columns == 0) | (columns == 1)).all() and (columns.sum(1) == 1).all())
+    return tuple(map(str, range(columns.shape[1]))) if one_hot and columns.shape[1] > 1 else ()
+
+
+def bond_orders_of(batch: GraphBatch, store: GraphStore) -> list[float] | None:
+    """Bond orders of edges; ``None`` if the data do not tell."""
+    attr = batch.edge_attr
+    if attr is None:
+        return None
+    attr = attr.cpu()
+    if store.featurizer is not None:
+        return bond_orders(attr) if attr.shape[1] >= BOND_CATEGORIES[0] else None
+    orders = _TU_ORDERS[store.name]
+    if attr.shape[1] != len(orders):
+        return None
+    return [orders[place] for place in attr.argmax(1).tolist()]

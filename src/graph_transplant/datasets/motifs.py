@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
+from graph_transplant.data import GraphStore
 from graph_transplant.errors import check_at_least
-from graph_transplant.graphs import GraphStore
 
 Edges = tuple[tuple[int, int], ...]
 

@@ -37,12 +37,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graph_transplant.datasets import places
+from graph_transplant.config.datasets import CACHE_VARIABLE
+from graph_transplant.data import Featurizer, GraphStore, StoreWriter
+from graph_transplant.datasets import files as places
+from graph_transplant.datasets.files import Numbers, Parts, check_memory, files_in
 from graph_transplant.datasets.molecules import ATOM_CATEGORIES, BOND_CATEGORIES, one_hot
-from graph_transplant.datasets.source import Numbers, Parts, check_memory, files_in
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import Featurizer, GraphStore, StoreWriter
-from graph_transplant.known import CACHE_VARIABLE
 
 log = logging.getLogger(__name__)
 

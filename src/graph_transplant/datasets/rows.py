@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.format import count
-from graph_transplant.graphs import GraphStore, Skipped
-from graph_transplant.graphs.checks import check_precision
+from graph_transplant.data import GraphStore
+from graph_transplant.data.validation import check_precision
+from graph_transplant.errors import DataError, GraphTransplantError, Skipped, check_choice
 from graph_transplant.metrics import TASKS
+from graph_transplant.utils.text import count
 
 # Markers of missing values, in lower case.
 MISSING: Final = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})

@@ -37,11 +37,11 @@ import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 
-from graph_transplant.datasets import places
+from graph_transplant.data import GraphStore
+from graph_transplant.datasets import files as places
+from graph_transplant.datasets.files import Numbers, Parts, check_memory, files_in
 from graph_transplant.datasets.molecules import one_hot
-from graph_transplant.datasets.source import Numbers, Parts, check_memory, files_in
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphStore
 
 log = logging.getLogger(__name__)
 

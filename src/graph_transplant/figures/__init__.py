@@ -10,56 +10,33 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.experiments.results import Group, Results
-from graph_transplant.figures import charts, studies
-from graph_transplant.figures.charts import Drawing, fold_word, word
+from graph_transplant.figures import base, scores, studies
+from graph_transplant.figures.base import Chart, Drawing
 from graph_transplant.figures.style import NARROW, WIDE, standalone, style, svg
-from graph_transplant.files import write_atomically
-from graph_transplant.format import plain
+from graph_transplant.results.results import Group, Results
+from graph_transplant.utils.files import write_atomically
+from graph_transplant.utils.text import plain
 
 if TYPE_CHECKING:
-    from graph_transplant.experiments.across import Across
-
-__all__ = ["FIGURES", "Chart", "Drawn", "Plots", "drawn", "elements", "networks", "write"]
+    from graph_transplant.results.average_ranks import Across
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A kind of chart.
-
-    ``data`` returns the numbers to draw. ``draw`` takes the results, these numbers and axes
-    (``None`` for a new figure); it returns the axes, or ``None`` if there is too little to draw.
-    ``title`` and ``caption`` may contain ``{reference}``, and ``caption`` also ``{metric}`` and
-    ``{fold}`` (the word for a trial).
-    ``group`` is its heading on a page. ``every`` is what one chart covers: a group of results
-    (data, model, layers and condition), a network (all its conditions), or all data sets.
-    """
-
-    title: str
-    caption: str
-    draw: Callable[..., Drawing]
-    data: Callable[[Any], pd.DataFrame]
-    group: str = ""
-    every: Literal["group", "network", "data sets"] = "group"
-
-    def plot(self, results: Any, ax: Axes | None = None) -> Drawing:
-        """Draw the chart; return ``None`` if the results have no data for it."""
-        table = self.data(results)
-        return None if table.empty else self.draw(results, table, ax)
-
-    def words(self, results: Results | Across) -> tuple[str, str]:
-        """Title and caption of the chart of some results."""
-        if not isinstance(results, Results):
-            return self.title, self.caption
-        values = {"metric": word(results), "fold": fold_word(results)}
-        values["reference"] = results.reference
-        return self.title.format(**values), self.caption.format(**values)
+__all__ = [
+    "CHARTS",
+    "Chart",
+    "Plots",
+    "RenderedChart",
+    "networks",
+    "render_chart",
+    "svg_elements",
+    "write",
+]
 
 
 _BAND = "Mean over trials, the band is one standard deviation."
@@ -72,7 +49,7 @@ def _saliency(title: str, kind: str, done: str, moves: str) -> Chart:
         f"Probability of the predicted class as nodes are {done}, the most salient first, ordered "
         f"by the norm of the gradient of the predicted class: the faster it {moves}, the better "
         f"saliency finds what the model looks at. Dashed: in random order. {_BAND} {_GREY}",
-        partial(charts.lines, x="share", title=f"Share of nodes {done}",
+        partial(base.lines, x="share", title=f"Share of nodes {done}",
                 value="Probability of the predicted class"),
         partial(studies.saliency_data, kind=kind),
         "Saliency",
@@ -84,36 +61,36 @@ def _condition(title: str, caption: str, axis: str, column: str, other: str, usu
         title,
         f"Test {{metric}} against the share of {caption}. {_BAND} Where noise and number of graphs "
         "both vary, the other one is the easiest that was run.",
-        partial(charts.lines, x=column, title=axis, value="Test {}"),
+        partial(base.lines, x=column, title=axis, value="Test {}"),
         partial(studies.condition_data, column=column, other=other, usual=usual),
         "Conditions",
         "network",
     )
 
 
-FIGURES: dict[str, Chart] = {
+CHARTS: dict[str, Chart] = {
     "forest": Chart(
         "Difference to {reference}",
         "Large dots are mean differences to {reference}, bars their 95 % intervals, small dots "
         "single {fold}s. Filled: significant; hollow: a difference is not shown. p is corrected "
         "for the number of methods, bars are not. Bars within the grey band are practically equal "
         "to {reference}.",
-        charts.forest,
-        charts.forest_data,
+        scores.forest,
+        scores.forest_data,
     ),
     "scores": Chart(
         "Every trial",
         "One dot per {fold}; the thick stroke is the mean. Thin lines connect the same {fold}: "
         "look at whether they slope the same way. The dashed line is the mean of {reference}.",
-        charts.scores,
-        charts.scores_data,
+        scores.scores,
+        scores.scores_data,
     ),
     "learning": Chart(
         "Learning",
         "Validation {metric} by epoch: the mean over the trials still running at that epoch, as "
         f"long as these are at least half of all. {_GREY}",
-        partial(charts.lines, x="epoch", title="Epoch", value="Validation {}"),
-        charts.learning_data,
+        partial(base.lines, x="epoch", title="Epoch", value="Validation {}"),
+        studies.learning_data,
     ),
     "reliability": Chart(
         "Reliability diagram",
@@ -134,7 +111,7 @@ FIGURES: dict[str, Chart] = {
         "that it may change; for networks that read edge features it only removes edges. Dashed: "
         f"after as many random changes. Dotted: the attack to the letter of the paper. {_BAND} "
         f"{_GREY}",
-        partial(charts.lines, x="budget", title="Budget of the attack", value="Test accuracy"),
+        partial(base.lines, x="budget", title="Budget of the attack", value="Test accuracy"),
         studies.robustness_data,
         "Robustness",
     ),
@@ -171,8 +148,8 @@ FIGURES: dict[str, Chart] = {
         "The edge predictor",
         "How often the edge predictor tells a true edge from a pair without one, on pairs it was "
         "not trained on; 50 % is guessing.",
-        partial(charts.lines, x="epoch", title="Epoch", value="Edge predictor accuracy"),
-        partial(charts.curve_data, column="edge_predictor_accuracy"),
+        partial(base.lines, x="epoch", title="Epoch", value="Edge predictor accuracy"),
+        partial(studies.curve_data, column="edge_predictor_accuracy"),
         "Edge predictor",
     ),
     "label_noise": _condition(
@@ -196,8 +173,8 @@ FIGURES: dict[str, Chart] = {
         "Test {metric} for each value of a parameter, the others at their defaults: mean over "
         "trials with one standard deviation. A filled dot is the default, the dashed line its "
         "mean.",
-        studies.sensitivity,
-        studies.sensitivity_data,
+        scores.sensitivity,
+        scores.sensitivity_data,
         "Sensitivity",
         "network",
     ),
@@ -206,8 +183,8 @@ FIGURES: dict[str, Chart] = {
         "Average rank of each method over the data sets; 1 is best. Bars are as long as the "
         "critical difference: methods whose bars overlap are not shown to differ (Nemenyi’s "
         "test, 5 %; an approximation that finds too much with few data sets).",
-        studies.ranks,
-        studies.ranks_data,
+        scores.ranks,
+        scores.ranks_data,
         every="data sets",
     ),
 }
@@ -215,7 +192,7 @@ FIGURES: dict[str, Chart] = {
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RenderedChart:
     """A chart on a page; ``name`` is the stem of its files, ``group`` its heading."""
 
     name: str
@@ -227,23 +204,23 @@ class Drawn:
     narrow: str = field(repr=False)
 
 
-def drawn(
+def render_chart(
     results: Results | Across, name: str, *, prefix: str = "", methods: Iterable[str] = ()
-) -> Drawn | None:
+) -> RenderedChart | None:
     """Draw a chart for a page; return ``None`` if the results have no data for it."""
-    chart = FIGURES[check_choice("name", name, FIGURES)]
+    chart = CHARTS[check_choice("name", name, CHARTS)]
     data = chart.data(results)
     if data.empty:
         return None
     stem = f"{prefix}{name.replace('_', '-')}"
     title, caption = chart.words(results)
-    drawings = elements(lambda: chart.draw(results, data, None), stem, title, methods)
+    drawings = svg_elements(lambda: chart.draw(results, data, None), stem, title, methods)
     if not drawings:
         return None
-    return Drawn(stem, title, caption, chart.group, data, *drawings)
+    return RenderedChart(stem, title, caption, chart.group, data, *drawings)
 
 
-def elements(
+def svg_elements(
     draw: Callable[[], Drawing], name: str, label: str, methods: Iterable[str] = ()
 ) -> list[str]:
     """Draw ``svg`` elements for desktop and phone; return an empty list if nothing is drawn."""
@@ -260,7 +237,7 @@ def elements(
     return found
 
 
-def write(drawing: Drawn, folder: str | Path) -> list[Path]:
+def write(drawing: RenderedChart, folder: str | Path) -> list[Path]:
     """Write a chart as ``NAME.svg`` and its data as ``NAME.csv``; return the paths."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -291,13 +268,13 @@ class Plots:
         self._results = results
 
     def __dir__(self) -> list[str]:
-        return [name for name, chart in FIGURES.items() if chart.every != "data sets"]
+        return [name for name, chart in CHARTS.items() if chart.every != "data sets"]
 
     def __getattr__(self, name: str) -> Callable[..., Axes | list[Axes]]:
         if name.startswith("_"):
             raise AttributeError(name)
         try:
-            chart = FIGURES[check_choice("plot", name, dir(self))]
+            chart = CHARTS[check_choice("plot", name, dir(self))]
         except GraphTransplantError as problem:
             raise AttributeError(f"there is no such chart: {problem}") from None
 

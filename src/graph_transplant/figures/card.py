@@ -20,7 +20,7 @@ from graph_transplant.figures.parts import (
 )
 from graph_transplant.figures.studies import draw_reliability
 from graph_transplant.figures.style import RULE, SERIES, SOFT, canvas, px, room, short
-from graph_transplant.format import plain
+from graph_transplant.utils.text import plain
 
 _SQUARE = 380  # pixels
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.figures.style import COLOURS
-from graph_transplant.format import count, listed, plain
-from graph_transplant.shown import Structure
+from graph_transplant.results.examples import DrawnGraph
+from graph_transplant.utils.text import count, listed, plain
 
 TRANSPLANTED, REMAINING, LEFT_OUT = PARTS = ("transplanted", "remaining", "left out")
 
@@ -53,7 +53,7 @@ Places = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def graph_svg(
-    structure: Structure,
+    structure: DrawnGraph,
     *,
     smiles: str = "",
     saliency: Sequence[float] | None = None,
@@ -94,7 +94,7 @@ def graph_svg(
 
 
 def describe(
-    structure: Structure, *, saliency: Sequence[float] | None = None,
+    structure: DrawnGraph, *, saliency: Sequence[float] | None = None,
     parts: Sequence[str] | None = None, new_edges: Collection[int] = (),
 ) -> str:  # fmt: skip
     """Describe a drawing in words."""
@@ -118,7 +118,7 @@ def describe(
     return text
 
 
-def node_words(structure: Structure, node: int) -> str:
+def node_words(structure: DrawnGraph, node: int) -> str:
     """A node in words, by its number from 1: ``N 3`` of a molecule, ``node 3 (type a)``."""
     name = structure.names[node]
     name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
@@ -175,7 +175,7 @@ def _component(graph: nx.Graph[int], members: Sequence[int]) -> Places:
 
 
 def _plain_svg(
-    structure: Structure,
+    structure: DrawnGraph,
     *,
     saliency: Sequence[float] | None,
     parts: Sequence[str] | None,
@@ -338,7 +338,7 @@ _DRAWN = ("d", "x", "y", "cx", "cy", "rx", "ry", "width", "height", "points")
 
 
 def molecule_svg(
-    molecule: str | Structure,
+    molecule: str | DrawnGraph,
     saliency: Sequence[float] | None = None,
     signed: bool = False,
     *,
@@ -408,7 +408,7 @@ def molecule_svg(
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _atoms(chem: Any, structure: Structure, new_edges: Collection[int]) -> Any:
+def _atoms(chem: Any, structure: DrawnGraph, new_edges: Collection[int]) -> Any:
     """Build an unsanitised RDKit molecule: mixed molecules may violate valence rules.
 
     Implicit hydrogens are added only if there are no new edges, no atom name states hydrogens or a

@@ -23,7 +23,7 @@ from graph_transplant.figures.style import (
     short,
     text_width,
 )
-from graph_transplant.format import number, percent, points
+from graph_transplant.utils.text import number, percent, points
 
 Form = Callable[[float], str]
 

@@ -1,32 +1,21 @@
-"""Charts of calibration, attacks, saliency, virtual graphs, conditions, cost and ranks."""
+"""Charts of training and of what else is measured: robustness, saliency, samples, cost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from graph_transplant.errors import GraphTransplantError
-from graph_transplant.figures.charts import Drawing, colours, ranked, score_form, word
-from graph_transplant.figures.parts import (
-    DASHED,
-    hollow,
-    panels,
-    row_chart,
-    share,
-    short_number,
-)
-from graph_transplant.figures.style import SOFT, palette, px
-from graph_transplant.format import number, percent
-from graph_transplant.methods import METHODS, parse_method
-from graph_transplant.metrics import METRICS
+from graph_transplant.figures.base import KEYS, Drawing, bars, colours, means_of, ranked, series_of
+from graph_transplant.figures.parts import DASHED, hollow, panels, row_chart, share, short_number
+from graph_transplant.figures.style import SOFT, px
+from graph_transplant.utils.text import number, percent
 
 if TYPE_CHECKING:
-    from graph_transplant.experiments.across import Across
-    from graph_transplant.experiments.results import Results
+    from graph_transplant.results.results import Results
+
 
 # -------------------------------------------------------------------- reliability
 
@@ -120,29 +109,6 @@ def draw_reliability(panel: Axes, bins: pd.DataFrame, colour: str) -> None:
         label.set_horizontalalignment("right" if place else "left")
 
 
-# -------------------------------------------------------------------- lines
-
-
-def _means(table: pd.DataFrame, keys: Sequence[str], value: str) -> pd.DataFrame:
-    grouped = table.dropna(subset=value).groupby([*keys], sort=True)[value]
-    return grouped.agg(mean="mean", std="std", trials="count").reset_index()
-
-
-def _series(
-    results: Results, table: pd.DataFrame, along: str, series: Mapping[str, str]
-) -> pd.DataFrame:
-    """Means of several columns as series along another column."""
-    found = [
-        _means(table, ["method", along], column).assign(series=title)
-        for column, title in series.items()
-        if column in table and table[column].notna().any()
-    ]
-    columns = ["method", "series", along, "mean", "std", "trials"]
-    if not found:
-        return pd.DataFrame(columns=columns)
-    return ranked(results, pd.concat(found)[columns])
-
-
 def robustness_data(results: Results) -> pd.DataFrame:
     """Accuracy by attack budget; 0 is no attack."""
     table = results.long("attacked")
@@ -153,7 +119,7 @@ def robustness_data(results: Results) -> pd.DataFrame:
             # Each series starts at the clean accuracy.
             measured = clean["method"].isin(table.dropna(subset=column)["method"])
             clean[column] = results.frame["accuracy"].where(measured)
-    return _series(results, pd.concat([clean, table]), "budget", series)
+    return series_of(results, pd.concat([clean, table]), "budget", series)
 
 
 def saliency_data(results: Results, kind: str) -> pd.DataFrame:
@@ -162,7 +128,7 @@ def saliency_data(results: Results, kind: str) -> pd.DataFrame:
     if kind in table:
         table["share"] = table["share"].round(6)
     series = {kind: "salient first", f"{kind}_random": "random"}
-    return _series(results, table, "share", series)
+    return series_of(results, table, "share", series)
 
 
 def condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
@@ -170,20 +136,7 @@ def condition_data(results: Results, column: str, other: str, usual: float) -> p
     frame = results.frame
     counts = frame.groupby(other)[column].nunique()
     nearest = min(counts.index, key=lambda value: (counts[value] < 2, abs(value - usual)))
-    return _series(results, frame[frame[other] == nearest], column, {"score": ""})
-
-
-# -------------------------------------------------------------------- bars
-
-
-def bars(
-    results: Results, table: pd.DataFrame, ax: Axes | None, *, mark: str, **given: Any
-) -> Drawing:
-    """One bar per method with its standard deviation, and ``mark`` as a hollow dot."""
-    shown = table.assign(
-        low=table["mean"] - table["std"], high=table["mean"] + table["std"], mark=table[mark]
-    )
-    return row_chart(shown, ax, colours=colours(results), kind="bar", **given)
+    return series_of(results, frame[frame[other] == nearest], column, {"score": ""})
 
 
 def motif_data(results: Results) -> pd.DataFrame:
@@ -191,7 +144,7 @@ def motif_data(results: Results) -> pd.DataFrame:
     table = results.wide("saliency")
     if "auroc" not in table:
         return pd.DataFrame(columns=["method", "mean", "std", "trials", "chance"])
-    return ranked(results, _means(table, ["method"], "auroc").assign(chance=0.5))
+    return ranked(results, means_of(table, ["method"], "auroc").assign(chance=0.5))
 
 
 def motif(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
@@ -299,74 +252,45 @@ def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     )
 
 
-# -------------------------------------------------------------------- parameters, data sets
+GRID_POINTS = 60  # epochs at which mean learning curves are evaluated
+FLOOR = -1.0  # learning curves of R² are clipped here: untrained models may be far below
 
 
-def sensitivity_data(results: Results) -> pd.DataFrame:
-    """Score by the value of each parameter that was varied on its own."""
-    frame = results.frame
-    frame = frame[(frame["label_noise"] == 0) & (frame["train_fraction"] == 1)]
-    means = _means(frame, ["method"], "score").set_index("method")
-    rows: list[dict[str, Any]] = []
-    for text in (method for method in means.index if ":" in method):
-        try:
-            name, changed = parse_method(text)
-        except GraphTransplantError:
-            continue  # record of a version with other parameters
-        if len(changed) == 1 and name in means.index:
-            ((parameter, value),) = changed.items()
-            usual = METHODS[name].parameters[parameter]
-            for one, key in ((value, text), (usual, name)):
-                given = {"method": name, "parameter": parameter, "value": one}
-                rows.append({**given, "default": one == usual, **means.loc[key]})
-    columns = ["method", "parameter", "value", "default", "mean", "std", "trials"]
-    table = pd.DataFrame(rows, columns=columns).drop_duplicates(columns[:3])
-    # Text values first, then numbers in order.
-    rank = pd.to_numeric(table["value"], errors="coerce").fillna(-1)
-    return table.assign(rank=rank).sort_values(["method", "parameter", "rank"])[columns]
+# -------------------------------------------------------------------- lines
 
 
-def sensitivity(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """Score by the value of each parameter; the default is filled."""
-    shades = colours(results)
-    several = table["method"].nunique() > 1
-    names = [
-        f"{row.method + ' ' if several else ''}{row.parameter} = {row.value}"
-        for row in table.itertuples()
-    ]
-    return row_chart(
-        table.assign(
-            method=names,
-            low=table["mean"] - table["std"],
-            high=table["mean"] + table["std"],
-            filled=table["default"],
-        ),
-        ax,
-        colours=dict(zip(names, table["method"].map(shades), strict=True)),
-        axis=f"Test {word(results)}",
-        form=score_form(results),
-        kind="dot",
-        texts=[METRICS[results.metric].score(mean, unit=True) for mean in table["mean"]],
-        heading="mean",
-        at=None if several else table.loc[table["default"], "mean"].iloc[0],
-    )
+def curve_data(results: Results, column: str) -> pd.DataFrame:
+    """Mean of a recorded quantity by epoch, over the trials still running.
+
+    Trials are recorded at different epochs; values in between are interpolated. A curve ends when
+    fewer than half of its trials are running.
+    """
+    table = results.long("curve")
+    table = table.dropna(subset=column) if column in table else table[:0]
+    if table.empty:
+        return pd.DataFrame(columns=["method", "series", "epoch", "mean"])
+    first, last = table["epoch"].min(), table["epoch"].max()
+    grid = np.unique(np.linspace(first, last, min(GRID_POINTS, int(last - first) + 1)).round())
+    found = []
+    for method, own in table.groupby("method"):
+        curves = np.array([
+            np.interp(grid, one["epoch"], one[column], left=np.nan, right=np.nan)
+            for _, one in own.groupby(KEYS)
+        ])  # fmt: skip
+        enough = 2 * np.isfinite(curves).sum(axis=0) >= len(curves)
+        means = np.nanmean(curves[:, enough], axis=0)
+        found.append(
+            pd.DataFrame({"method": method, "series": "", "epoch": grid[enough], "mean": means})
+        )
+    return ranked(results, pd.concat(found))
 
 
-def ranks_data(found: Across) -> pd.DataFrame:
-    """Average rank of each method over data sets."""
-    return pd.DataFrame({"method": found.methods, "rank": found.ranks})
-
-
-def ranks(found: Across, table: pd.DataFrame, ax: Axes | None) -> Drawing:
-    """Average ranks with intervals that overlap if methods do not differ (Demšar, 2006)."""
-    half = found.critical_difference / 2
-    return row_chart(
-        table.assign(mean=table["rank"], low=table["rank"] - half, high=table["rank"] + half),
-        ax,
-        colours=palette(found.methods, "vanilla"),
-        axis=f"Average rank; critical difference {number(found.critical_difference, 2)}",
-        form=short_number,
-        kind="dot",
-        texts=[number(rank, 2) for rank in table["rank"]],
-        heading="rank",
-    )
+def learning_data(results: Results) -> pd.DataFrame:
+    """Validation score by epoch."""
+    table = curve_data(results, "validation_score")
+    # Older records have only the accuracy.
+    if table.empty and results.metric == "accuracy":
+        table = curve_data(results, "validation_accuracy")
+    if results.metric == "r2":
+        table["mean"] = table["mean"].clip(lower=FLOOR)
+    return table

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from graph_transplant.format import plain
+from graph_transplant.utils.text import plain
 
 WIDE: Final = 720
 NARROW: Final = 350

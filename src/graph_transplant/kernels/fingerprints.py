@@ -1,4 +1,4 @@
-"""Circular fingerprints and their Tanimoto similarity."""
+"""Fingerprints of graphs and their similarity."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph_transplant.kernels.arrays import Doubles, Ints
-from graph_transplant.kernels.compiling import compiled, helper
+from graph_transplant.kernels.arrays import Doubles, Ints, compiled, helper
 
 BITS = 2048
 RADIUS = 2

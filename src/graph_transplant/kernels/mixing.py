@@ -6,10 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graph_transplant.kernels.arrays import CSR, Doubles, Ints, Neighbours, Segments, Table
-from graph_transplant.kernels.choice import random_below, share_of
-from graph_transplant.kernels.compiling import compiled, helper
-from graph_transplant.kernels.structure import compress, sort_by
+from graph_transplant.kernels.arrays import (
+    CSR,
+    Doubles,
+    Ints,
+    Neighbours,
+    Segments,
+    Table,
+    compiled,
+    helper,
+)
+from graph_transplant.kernels.csr import compress, sort_by
+from graph_transplant.kernels.sampling import random_below, share_of
 
 RESTART = 0.15  # α of SubMix: probability that a walk stops at each step
 ROUNDS = 16  # maximum steps of a walk; nodes further from the root are never selected

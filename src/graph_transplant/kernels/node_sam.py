@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graph_transplant.kernels.arrays import CSR, Bools, Ints, Neighbours
-from graph_transplant.kernels.choice import random_below
-from graph_transplant.kernels.compiling import compiled, helper
-from graph_transplant.kernels.structure import compress
+from graph_transplant.kernels.arrays import CSR, Bools, Ints, Neighbours, compiled, helper
+from graph_transplant.kernels.csr import compress
+from graph_transplant.kernels.sampling import random_below
 
 
 class Splits(NamedTuple):

@@ -33,10 +33,11 @@ from graph_transplant.kernels.arrays import (
     Neighbours,
     Pairs,
     Segments,
+    compiled,
+    helper,
 )
-from graph_transplant.kernels.choice import random_below, sample_distinct, share_of, shuffle_front
-from graph_transplant.kernels.compiling import compiled, helper
-from graph_transplant.kernels.structure import largest_of, mark, offsets, unmark
+from graph_transplant.kernels.csr import largest_of, mark, offsets, unmark
+from graph_transplant.kernels.sampling import random_below, sample_distinct, share_of, shuffle_front
 
 NO_SALIENCY: Floats = np.empty(0, np.float32)
 """Saliency for :func:`cut` with random anchors."""

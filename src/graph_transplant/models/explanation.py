@@ -4,72 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 import torch
 
+from graph_transplant.analysis.drawing import drawn_graphs
+from graph_transplant.data import GraphStore
+from graph_transplant.data.targets import class_column, graph_id, is_correct, output_words
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Target
-from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_choice
-from graph_transplant.format import count as counted
-from graph_transplant.graphs import GraphStore, Skipped
+from graph_transplant.errors import (
+    DataError,
+    GraphTransplantError,
+    Skipped,
+    check_at_least,
+    check_choice,
+)
 from graph_transplant.metrics import no_better_than_random
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.models.predict import Predictions, remarks, warn
-from graph_transplant.models.similarity import seen
-from graph_transplant.saliency import (
-    EXPLAINING,
+from graph_transplant.models.uncertainty import in_training_set
+from graph_transplant.nn.saliency import (
+    EXPLANATION_SALIENCY,
     KINDS,
     NodeSaliency,
     read_saliency,
     within_graphs,
 )
-from graph_transplant.shown import Structure
-from graph_transplant.structures import (
-    class_column,
-    graph_id,
-    is_correct,
-    output_words,
-    structures,
-)
+from graph_transplant.results.examples import ExplainedRows, Explanation, ModelView
+from graph_transplant.utils.text import count as counted
 
 _AT_ONCE: Final = 256
-
-
-@dataclass(frozen=True)
-class ModelView:
-    """One model's prediction for one graph, and the saliency of its nodes.
-
-    Nodes with positive ``saliency`` support the output, those with negative saliency oppose it;
-    kind ``"gradient"`` has no sign. ``doubtful`` means that on the validation graphs, salient nodes
-    mattered no more to the predictions than random ones.
-    """
-
-    model: str
-    label: str  # the predicted class, labels or values, as text
-    confidence: float | None  # None for regression
-    correct: bool | None  # None if unknown, and for regression
-    output: str  # the output that the saliency explains
-    saliency: tuple[float, ...]  # divided by the largest magnitude in the graph
-    share: tuple[float, ...]  # divided by the sum of magnitudes; all 0 if nothing is salient
-    kind: str = "gradient-x-activation"
-    trained_on: bool | None = None  # whether this is a training graph; None if unknown
-    doubtful: bool = False
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One graph, as explained by one or more models."""
-
-    id: str  # its name in the file, or its number
-    text: str  # what it was read from, such as a SMILES, or empty
-    truth: str | None  # true label or value as text; None if unknown
-    structure: Structure
-    views: tuple[ModelView, ...]  # one per model
-    target: str = ""  # column of the classes
 
 
 Models = TrainedModel | Sequence[TrainedModel] | Mapping[str, TrainedModel]
@@ -96,7 +63,7 @@ def explain(
         data: Anything that :func:`~graph_transplant.load` accepts, with or without targets; read
             like the first model's training data. Every row must be readable.
         saliency: Where and how it is computed. (default:
-            :data:`~graph_transplant.saliency.EXPLAINING`)
+            :data:`~graph_transplant.nn.saliency.EXPLANATION_SALIENCY`)
         output: Name of the class, label or value to explain. (default: the predicted class; the
             label with the highest probability; the first value)
         target: Columns with the true values. (default: as in the training data, if present)
@@ -121,17 +88,8 @@ def explain(
             raise DataError(f"row {row} cannot be read: {reason}")
         assert chunk.store is not None
         targets = [chunk.targets.get(chunk.first + place) for place in range(len(chunk))]
-        found += _explain(named, chunk.store, saliency or EXPLAINING, output, targets)
+        found += _explain(named, chunk.store, saliency or EXPLANATION_SALIENCY, output, targets)
     return found
-
-
-@dataclass(frozen=True)
-class ExplainedRows:
-    """Explanations of the rows of ``source`` that could be read, and the rows that could not."""
-
-    explanations: tuple[Explanation, ...]
-    skipped: tuple[Skipped, ...]
-    source: str
 
 
 def explain_rows(
@@ -254,7 +212,7 @@ def _explain(
     graphs = (
         graph
         for batch in store.batches(torch.arange(len(store)), _AT_ONCE)
-        for graph in structures(batch, store)
+        for graph in drawn_graphs(batch, store)
     )
     return [
         Explanation(
@@ -279,8 +237,8 @@ def _views(
 ) -> Iterator[ModelView]:
     chosen = None if output is None else model.label_names.index(output)
     quality = model.description.get("saliency") or {}
-    doubtful = reading == EXPLAINING and no_better_than_random(quality)
-    trained_on = seen(model.description.get("training_graphs"), store, model.widths[1])
+    doubtful = reading == EXPLANATION_SALIENCY and no_better_than_random(quality)
+    trained_on = in_training_set(model.description.get("training_graphs"), store, model.widths[1])
     start = 0
     for batch in store.batches(torch.arange(len(store)), _AT_ONCE):
         prediction, outputs, saliency = read_saliency(

@@ -18,11 +18,22 @@ import torch
 from torch import Tensor
 
 from graph_transplant import __version__
-from graph_transplant.analysis import fit_temperature, saliency_quality
+from graph_transplant.analysis import saliency_quality
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.augment.base import as_augmentations
-from graph_transplant.config import ClassWeight, MethodLike, TrainConfig
+from graph_transplant.config.compare import Settings
+from graph_transplant.config.recipes import READOUTS, scale_of
+from graph_transplant.config.train import ClassWeight, MethodLike, TrainConfig
+from graph_transplant.data import GraphStore
+from graph_transplant.data.targets import TargetScale, as_targets
 from graph_transplant.datasets import load
+from graph_transplant.datasets.splits import (
+    Split,
+    graphs_of_rows,
+    lacking,
+    missing_classes,
+    split_for_training,
+)
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
@@ -31,34 +42,24 @@ from graph_transplant.errors import (
     check_choice,
     check_spelling,
 )
-from graph_transplant.graphs import GraphStore
-from graph_transplant.metrics import deciding, defined
-from graph_transplant.models.description import FORMAT_LINE, plain
-from graph_transplant.models.ensemble import Ensemble
-from graph_transplant.models.measuring import data_figures, model_figures
+from graph_transplant.metrics import defined, selection_metrics
+from graph_transplant.metrics.calibration import fit_temperature
+from graph_transplant.models.evaluate import data_summary, model_metrics
 from graph_transplant.models.model import TrainedModel, usable_device
-from graph_transplant.models.similarity import packed
-from graph_transplant.nn import CONVOLUTIONS, READOUTS, GraphClassifier
-from graph_transplant.saliency import EXPLAINING
-from graph_transplant.settings import (
-    Settings,
+from graph_transplant.models.uncertainty import Ensemble, training_hashes
+from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
+from graph_transplant.nn.saliency import EXPLANATION_SALIENCY
+from graph_transplant.results.model_json import FORMAT_LINE, plain
+from graph_transplant.training.checkpoint import EpochLog
+from graph_transplant.training.defaults import (
     automatic_model,
     check_edge_features,
     metric_for,
     sampled_curve,
-    scale_of,
     unused_edge_features,
 )
-from graph_transplant.splits import (
-    Split,
-    graphs_of_rows,
-    lacking,
-    missing_classes,
-    split_for_training,
-)
-from graph_transplant.targets import TargetScale, as_targets
-from graph_transplant.tensorboard import TensorBoard
-from graph_transplant.training import EpochLog, checked_weights, evaluate, fit
+from graph_transplant.training.loop import checked_weights, evaluate, fit
+from graph_transplant.training.tensorboard import TensorBoard
 
 BALANCED: Final = (
     "with balance or class weights, the model overestimates the probabilities of rare classes, and "
@@ -139,7 +140,7 @@ def train(
     if config.readout is not None:
         check_choice("readout", config.readout, READOUTS)
     if config.metric is not None:
-        check_choice("metric", config.metric, deciding(store.task))
+        check_choice("metric", config.metric, selection_metrics(store.task))
     unused = unused_edge_features(store, [conv])
     if unused:
         tell(unused)
@@ -224,7 +225,7 @@ def train(
     }
     # Quality of explanations; empty for regression.
     explained = saliency_quality(
-        network, validation, reading=EXPLAINING, seed=config.seed, graphs=EXPLAINED
+        network, validation, reading=EXPLANATION_SALIENCY, seed=config.seed, graphs=EXPLAINED
     )
     logits = evaluate(network, validation).logits
     wanted = as_targets(store.y, store.num_outputs)[parts.validation]
@@ -238,14 +239,14 @@ def train(
         "temperature": temperature,
         "target_scale": None if scale is None else scale.as_dict(),
         "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
-        "data": data_figures(store, parts, source),
+        "data": data_summary(store, parts, source),
         "training": training,
         "curve": sampled_curve(results[0].history),
         "saliency": explained.get("saliency"),
-        "training_graphs": packed(store.subset(parts.train), network.edge_features),
+        "training_graphs": training_hashes(store.subset(parts.train), network.edge_features),
     }
     trained = TrainedModel(network, temperature, scale, description)
-    figures, reference = model_figures(trained, store, parts, chosen, forest=forest)
+    figures, reference = model_metrics(trained, store, parts, chosen, forest=forest)
     if "forest_left_out" in figures["metrics"]:
         tell(figures["metrics"]["forest_left_out"])
     return replace(trained, description=plain({**description, **figures}), reference=reference)

@@ -22,9 +22,21 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
+from graph_transplant.data import Featurizer, GraphStore, check_stores
+from graph_transplant.data.targets import TargetScale
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, brief, check_at_least
-from graph_transplant.files import (
+from graph_transplant.models.predict import Predictions, prediction_frames
+from graph_transplant.models.uncertainty import Ensemble, Reference, members_of, pooled
+from graph_transplant.nn import GraphClassifier, evaluating
+from graph_transplant.results.model_json import (
+    FORMAT_LINE,
+    check_description,
+    plain,
+    read_description,
+)
+from graph_transplant.training.loop import EVALUATED_ITEMS, evaluated_at_once
+from graph_transplant.utils.files import (
     MODEL_FILES,
     check_model,
     refuse_links,
@@ -32,19 +44,6 @@ from graph_transplant.files import (
     write_atomically,
     writing,
 )
-from graph_transplant.graphs import Featurizer, GraphStore, check_stores
-from graph_transplant.models.description import (
-    FORMAT_LINE,
-    check_description,
-    plain,
-    read_description,
-)
-from graph_transplant.models.ensemble import Ensemble, members_of, pooled
-from graph_transplant.models.predict import Predictions, prediction_frames
-from graph_transplant.models.uncertainty import Reference
-from graph_transplant.nn import GraphClassifier, evaluating
-from graph_transplant.targets import TargetScale
-from graph_transplant.training import EVALUATED_ITEMS, evaluated_at_once
 
 WEIGHTS: Final = "weights.safetensors"
 DESCRIPTION: Final = "model.json"

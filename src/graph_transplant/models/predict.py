@@ -16,13 +16,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from graph_transplant.data.targets import LABEL_THRESHOLD
 from graph_transplant.datasets import stream
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import GraphTransplantError, check_in
-from graph_transplant.files import keep_inputs, replacing, without_formulas, writing
-from graph_transplant.models.ensemble import members_of
-from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, set_words
-from graph_transplant.structures import LABELLED
+from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, members_of, set_words
+from graph_transplant.utils.files import refuse_overwrite, replacing, without_formulas, writing
 
 if TYPE_CHECKING:
     from graph_transplant.models.model import TrainedModel
@@ -72,7 +71,7 @@ class Predictions:
             return [""] * len(self.outputs)
         return [
             ";".join(name for name, given in zip(self.label_names, row, strict=True) if given)
-            for row in (self.outputs >= LABELLED).tolist()
+            for row in (self.outputs >= LABEL_THRESHOLD).tolist()
         ]
 
     @property
@@ -193,7 +192,7 @@ def predict_table(
         30
     """
     begin, target = time.perf_counter(), Path(out)
-    keep_inputs([data], [target])
+    refuse_overwrite([data], [target])
     frames = prediction_frames(model, data, **options)
     # Read the first chunk before a folder is created: the input may be unreadable.
     first = next(frames, None)

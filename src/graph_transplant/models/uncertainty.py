@@ -1,24 +1,26 @@
-"""Uncertainty of predictions: conformal sets and intervals, similarity to the training graphs.
-
-Split conformal prediction on the validation graphs covers the stated share of new graphs from the
-same distribution. The coverage is approximate, since the same graphs select the epoch and the
-temperature, and does not hold for other kinds of graphs, such as new scaffolds.
-"""
+"""Uncertainty: ensembles, similarity to the training graphs, conformal prediction sets."""
 
 from __future__ import annotations
 
+import base64
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
+from graph_transplant.data import GraphBatch, GraphStore, as_batch
+from graph_transplant.data.pyg import Data
+from graph_transplant.datasets.duplicates import structure_keys
+from graph_transplant.datasets.molecules import BOND_STEREO, CHIRALITY
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphStore
-from graph_transplant.kernels.fingerprints import BITS, nearest
-from graph_transplant.models.similarity import fingerprints, label_columns
+from graph_transplant.kernels.fingerprints import BITS, circles, nearest
+from graph_transplant.nn import GraphClassifier, LayerOutput, Prediction
 
 COVERAGE: Final = 0.9  # default share of new graphs that sets and intervals should cover
 MOST_KNOWN: Final = 5_000  # maximum number of training graphs to compare with
@@ -155,7 +157,7 @@ def similarity_threshold(similarity: Tensor, errors: Tensor) -> tuple[float, boo
     return float(similarity.quantile(_LEAST_ALIKE)), False
 
 
-def uncertainty_figures(
+def uncertainty_metrics(
     reference: Reference,
     task: str,
     validation: tuple[GraphStore, Tensor, Tensor],
@@ -193,3 +195,136 @@ def uncertainty_figures(
     if spread is not None and len(errors) >= _FEWEST:
         found["spread"] = divided(errors, spread > spread.quantile(0.75))
     return found
+
+
+MOST_SEEN: Final = 180_000
+"""With more training graphs than this, no hashes are kept: they would take more than 1 MB."""
+
+_ROUNDS: Final = 8  # two rounds do not distinguish the isomers of a chain
+
+Words = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+
+def label_columns(store: GraphStore) -> tuple[Mask, Mask]:
+    """Which node and edge features are labels: integers that are not marked as continuous."""
+    of_nodes = np.arange(store.num_node_features) >= store.num_continuous
+    of_edges = np.ones(store.num_edge_features, np.bool_)
+    how = store.featurizer
+    if how is not None and how.kind == "molecules":
+        of_nodes[CHIRALITY] = of_edges[BOND_STEREO] = False  # as in ECFP4
+    for piece in store.pieces():
+        for key, whole in (("x", of_nodes), ("edge_attr", of_edges)):
+            if whole.any() and (values := piece.field(key)).is_floating_point():
+                whole &= (values == values.round()).all(0).numpy()
+    return of_nodes, of_edges
+
+
+def fingerprints(store: GraphStore, of_nodes: Mask, of_edges: Mask) -> Words:
+    """Return fingerprints, uint64 ``[graphs, 32]``, from labels, or degrees without labels."""
+    random, parts = np.random.default_rng(0), []
+    of_node, of_edge = (
+        np.where(mask, random.integers(1 << 62, size=len(mask)), 0).astype(np.uint64)
+        for mask in (of_nodes, of_edges)
+    )
+    for piece in store.pieces():
+        batch = piece.batch(np.arange(len(piece)))
+        node = np.diff(batch.row_ptr).astype(np.uint64)
+        edge = np.zeros(batch.num_edges, np.uint64)
+        # Weighted sums of bit patterns, modulo 2^64. Adding 0 turns negative zeros into zeros.
+        if batch.x is not None and of_nodes.any():
+            node = (batch.x + 0.0).numpy().view(np.uint32).astype(np.uint64) @ of_node
+        if batch.edge_attr is not None and of_edges.any():
+            edge = (batch.edge_attr + 0.0).numpy().view(np.uint32).astype(np.uint64) @ of_edge
+        parts.append(circles(batch.ptr, batch.row_ptr, batch.column, node, edge))
+    return np.concatenate(parts)
+
+
+def training_hashes(store: GraphStore, edge_features: int) -> str | None:
+    """Hash training graphs; ``edge_features`` is the number that the network uses."""
+    if len(store) > MOST_SEEN:
+        return None
+    return base64.b64encode(np.unique(_keys(store, edge_features)).tobytes()).decode()
+
+
+def in_training_set(text: str | None, store: GraphStore, edge_features: int) -> list[bool] | None:
+    """Whether each graph is among the packed ones; ``None`` if unknown."""
+    if not text:
+        return None
+    try:
+        known = np.frombuffer(base64.b64decode(text, validate=True), dtype="<u4")
+    except ValueError:
+        raise DataError("the model is damaged: `training_graphs` cannot be read") from None
+    found: list[bool] = np.isin(_keys(store, edge_features), known).tolist()
+    return found
+
+
+def _keys(store: GraphStore, edge_features: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    node = edge = slice(0)
+    if store.featurizer is not None and store.featurizer.kind == "molecules":
+        # The first columns stay, so that keys in older models still match flat molecules.
+        node, edge = (slice(each.start + 1, each.stop) for each in (CHIRALITY, BOND_STEREO))
+    keys = structure_keys(store, node, edge if edge_features else slice(None), _ROUNDS).numpy()
+    return (keys.view(np.uint64) >> np.uint64(32)).astype("<u4")
+
+
+class Ensemble(GraphClassifier):
+    """Networks of the same architecture, trained with different seeds.
+
+    Not to be trained any further. Attributes are those of the first member.
+    """
+
+    def __init__(self, members: Sequence[GraphClassifier]) -> None:
+        nn.Module.__init__(self)
+        for name, value in vars(members[0]).items():
+            if not name.startswith("_"):
+                setattr(self, name, value)
+        self.members = nn.ModuleList(members)
+
+    def config(self) -> dict[str, object]:
+        """Return the settings of one member."""
+        return members_of(self)[0].config()
+
+    def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
+        """Predict a batch; the logits are those of the mean probabilities.
+
+        The last layers of all members are concatenated, so that saliency is a node's contribution
+        to the joint prediction.
+        """
+        batch, members = as_batch(batch), members_of(self)
+        outputs = [member.embed_nodes(batch) for member in members]
+        last = [own[-1] for own in outputs]
+        added = None
+        if last[0].added is None:
+            nodes = torch.cat([one.nodes for one in last], dim=1)
+        else:  # a sum, so that gradients with respect to `added` exist
+            added = torch.cat([one.added for one in last if one.added is not None], dim=1)
+            before = [one.nodes - one.added for one in last if one.added is not None]
+            nodes = torch.cat(before, dim=1) + added
+        graphs, logits = [], []
+        own_nodes = nodes.chunk(len(members), 1)
+        for member, own, part in zip(members, outputs, own_nodes, strict=True):
+            graphs.append(member._read_out((*own[:-1], own[-1]._replace(nodes=part)), batch))
+            logits.append(member.classify(graphs[-1]))
+        layer = LayerOutput(nodes, rectified=last[0].rectified, added=added)
+        together = pooled(torch.stack(logits), self.task)
+        return Prediction(nodes, torch.cat(graphs, dim=1), together, (layer,))
+
+
+def members_of(network: GraphClassifier) -> list[GraphClassifier]:
+    """Return the members of an ensemble; a single network is its own member."""
+    if isinstance(network, Ensemble):
+        return [member for member in network.members if isinstance(member, GraphClassifier)]
+    return [network]
+
+
+def pooled(logits: Tensor, task: str) -> Tensor:
+    """Reduce ``[members, graphs, outputs]`` to logits of mean probabilities, or mean values."""
+    if len(logits) == 1:
+        return logits[0]
+    if task == "regression":
+        return logits.mean(0)
+    count = math.log(len(logits))
+    if task == "multiclass":
+        return logits.log_softmax(2).logsumexp(0) - count
+    return logsigmoid(logits).logsumexp(0) - logsigmoid(-logits).logsumexp(0)

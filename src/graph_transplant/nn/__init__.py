@@ -1,11 +1,8 @@
 """Graph convolutions and the graph classifier."""
 
-from graph_transplant.nn.classifier import (
-    NORMS,
-    GraphClassifier,
-    LayerOutput,
-    Prediction,
-)
+from graph_transplant.config.recipes import READOUTS
+from graph_transplant.nn.adapter import evaluating, keeping_statistics
+from graph_transplant.nn.classifier import NORMS, GraphClassifier, LayerOutput, Prediction
 from graph_transplant.nn.convolutions import (
     CONVOLUTIONS,
     Convolution,
@@ -16,8 +13,6 @@ from graph_transplant.nn.convolutions import (
     GINConvolution,
     GINEConvolution,
 )
-from graph_transplant.nn.modes import evaluating, keeping_statistics
-from graph_transplant.recipes import READOUTS
 
 __all__ = [
     "CONVOLUTIONS",

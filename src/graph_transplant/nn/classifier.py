@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
 
+from graph_transplant.config.recipes import READOUTS
+from graph_transplant.data import GraphBatch, GraphStore, as_batch
+from graph_transplant.data.pyg import Data
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
@@ -18,8 +21,6 @@ from graph_transplant.errors import (
     check_choice,
     check_in,
 )
-from graph_transplant.graphs import GraphBatch, GraphStore, as_batch
-from graph_transplant.graphs.pyg import Data
 from graph_transplant.metrics import TASKS
 from graph_transplant.nn.convolutions import CONVOLUTIONS
 from graph_transplant.nn.inputs import (
@@ -30,8 +31,7 @@ from graph_transplant.nn.inputs import (
     edge_moments,
     usable_deviation,
 )
-from graph_transplant.recipes import READOUTS
-from graph_transplant.segments import segment_max, segment_sum
+from graph_transplant.nn.segment import segment_max, segment_sum
 
 NORMS = ("none", "batch", "layer")
 
@@ -140,7 +140,7 @@ class GraphClassifier(nn.Module):
         edge_features: Number of edge attributes; 0 if ``conv`` does not use them.
         edge_mean: Mean of the edge attributes, float ``[edge_features]``; zeros by default.
         edge_std: Their standard deviation, of the same shape; 1 by default and in place of 0.
-        task: See :class:`~graph_transplant.graphs.GraphStore`.
+        task: See :class:`~graph_transplant.data.GraphStore`.
         input_layers: Layers of the perceptron on the node features before message passing.
         norm: ``"batch"`` or ``"layer"`` normalisation before every activation, or ``"none"``.
         residual: Add each layer's input to its output, except for raw node features.

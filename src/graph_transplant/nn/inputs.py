@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graph_transplant.data import GraphBatch, GraphStore, moments
+from graph_transplant.data.batch import CODE
 from graph_transplant.errors import DataError
-from graph_transplant.graphs import GraphBatch, GraphStore, moments
-from graph_transplant.graphs.batch import CODE
-from graph_transplant.kernels.walks import return_probabilities
+from graph_transplant.kernels.random_walk import return_probabilities
 from graph_transplant.nn.convolutions import Inputs, project
 
 # Standard deviation of the initial node embeddings.

@@ -11,24 +11,24 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant import __version__
-from graph_transplant.config import TrainConfig
-from graph_transplant.figures import Drawn, elements
+from graph_transplant.config.train import TrainConfig
+from graph_transplant.figures import RenderedChart, svg_elements
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
 from graph_transplant.figures.studies import LEAST_IN_BIN
-from graph_transplant.format import count, number, percent, plain
 from graph_transplant.metrics import METRICS
-from graph_transplant.report.card_words import (
-    Described,
+from graph_transplant.report.card_findings import (
+    CardData,
+    card_findings,
     headline,
     limits,
-    said,
     split_words,
     summary,
     training_words,
     value_text,
 )
 from graph_transplant.report.page import method_summary, render, shortened
+from graph_transplant.utils.text import count, number, percent, plain
 
 MOST_CLASSES = 12
 """With more classes, the most frequent mistakes replace the confusion matrix."""
@@ -38,8 +38,8 @@ _FLOOR = -1.0
 
 def render_card(description: Mapping[str, Any]) -> str:
     """Render the card as a self-contained page, from the content of ``model.json``."""
-    m = Described(description)
-    warnings, findings = said(m)
+    m = CardData(description)
+    warnings, findings = card_findings(m)
     return render(
         "card.html",
         headline=headline(m),
@@ -73,7 +73,7 @@ def render_card(description: Mapping[str, Any]) -> str:
     )
 
 
-def _facts(m: Described) -> list[tuple[str, str]]:
+def _facts(m: CardData) -> list[tuple[str, str]]:
     kinds = {
         "multiclass": f"{len(m.names)} classes",
         "multilabel": f"{count(len(m.names), 'label')}, yes or no each",
@@ -93,7 +93,7 @@ def _facts(m: Described) -> list[tuple[str, str]]:
     ]
 
 
-def _measures(m: Described) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def _measures(m: CardData) -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Title, definition and values by column of each metric."""
     found, tested = m.metrics, bool(m.training["sizes"]["test"])
     columns: dict[str, Mapping[str, Any]] = {
@@ -125,11 +125,11 @@ def _measures(m: Described) -> list[tuple[str, str, list[tuple[str, str]]]]:
 # -------------------------------------------------------------------- figures
 
 
-def _sketch(name: str, title: str, caption: str, draw: Callable[[], Axes]) -> Drawn:
-    return Drawn(name, title, caption, "", pd.DataFrame(), *elements(draw, name, title))
+def _sketch(name: str, title: str, caption: str, draw: Callable[[], Axes]) -> RenderedChart:
+    return RenderedChart(name, title, caption, "", pd.DataFrame(), *svg_elements(draw, name, title))
 
 
-def _roc(m: Described) -> Drawn | None:
+def _roc(m: CardData) -> RenderedChart | None:
     if not m.all["roc"]:
         return None
     curves = {plain(m.named(name)): curve for name, curve in m.all["roc"].items()}
@@ -144,7 +144,7 @@ def _roc(m: Described) -> Drawn | None:
     )
 
 
-def _scatter(m: Described) -> Drawn | None:
+def _scatter(m: CardData) -> RenderedChart | None:
     points = m.all["scatter"]
     if not points:
         return None
@@ -167,7 +167,7 @@ def _scatter(m: Described) -> Drawn | None:
     )
 
 
-def _reliability(m: Described) -> Drawn | None:
+def _reliability(m: CardData) -> RenderedChart | None:
     bins = m.all["reliability"]
     if not bins or not any(one["count"] for one in bins["after"]):
         return None
@@ -187,9 +187,9 @@ def _reliability(m: Described) -> Drawn | None:
     )
 
 
-def _learning_figures(m: Described) -> list[Drawn]:
+def _learning_figures(m: CardData) -> list[RenderedChart]:
     curve, metric = pd.DataFrame(m.all["curve"]), m.training["metric"]
-    found: list[Drawn] = []
+    found: list[RenderedChart] = []
     best = m.training["best_epoch"]
     if metric in METRICS and "validation_score" in curve and curve["validation_score"].count() > 1:
         found.append(
@@ -230,7 +230,7 @@ def _learning_figures(m: Described) -> list[Drawn]:
 # -------------------------------------------------------------------- classes
 
 
-def _confusion(m: Described) -> list[tuple[str, list[tuple[int, str]]]]:
+def _confusion(m: CardData) -> list[tuple[str, list[tuple[int, str]]]]:
     """Rows of the confusion matrix; a cell is a count and its share of the row."""
     table = m.all["confusion"]
     if not table or len(m.names) > MOST_CLASSES:
@@ -241,7 +241,7 @@ def _confusion(m: Described) -> list[tuple[str, list[tuple[int, str]]]]:
     ]
 
 
-def _mistakes(m: Described) -> list[tuple[str, str, int]]:
+def _mistakes(m: CardData) -> list[tuple[str, str, int]]:
     table = m.all["confusion"]
     if not table or len(m.names) <= MOST_CLASSES:
         return []
@@ -254,7 +254,7 @@ def _mistakes(m: Described) -> list[tuple[str, str, int]]:
     return sorted(wrong, key=lambda mistake: -mistake[2])[:10]
 
 
-def _class_rows(m: Described) -> list[tuple[str, str, str]]:
+def _class_rows(m: CardData) -> list[tuple[str, str, str]]:
     """Name, count and share of each class or label."""
     counts = m.data["class_counts"]
     # The share of a label is among the graphs where it was measured.
@@ -273,7 +273,7 @@ def _class_rows(m: Described) -> list[tuple[str, str, str]]:
 # -------------------------------------------------------------------- how it was made
 
 
-def _uses(m: Described) -> list[str]:
+def _uses(m: CardData) -> list[str]:
     source = str(m.data["source"])
     kinds = {"molecules": "new.csv", "graphs": "new.jsonl"}
     fresh = kinds.get(str(m.featurizer.get("kind")), "new.safetensors")
@@ -285,7 +285,7 @@ def _uses(m: Described) -> list[str]:
     ]
 
 
-def _settings(m: Described) -> list[tuple[str, str]]:
+def _settings(m: CardData) -> list[tuple[str, str]]:
     """The training options, with the values that were used."""
     given = {field.name: m.training.get(field.name) for field in fields(TrainConfig)}
     return [

@@ -13,23 +13,23 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
-from graph_transplant.experiments.calls import Call
-from graph_transplant.experiments.protocol import Condition, Record, one_split
-from graph_transplant.experiments.results import Group, Results, plain_rows
-from graph_transplant.experiments.selection import method_key
-from graph_transplant.experiments.sentences import joint_headline
-from graph_transplant.experiments.verdict import Verdict, is_classical
-from graph_transplant.figures import FIGURES, Drawn, drawn, networks, write
+from graph_transplant.config.compare import Settings
+from graph_transplant.config.recipes import MODELS
+from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
 from graph_transplant.figures.style import style
-from graph_transplant.files import COMMANDS, SKIPPED, write_atomically
-from graph_transplant.format import count, duration
 from graph_transplant.methods import METHODS
 from graph_transplant.metrics import METRICS
-from graph_transplant.recipes import MODELS
-from graph_transplant.report.gallery import gallery
-from graph_transplant.report.page import claim, method_summary, render, slug
+from graph_transplant.report.explanations import gallery
+from graph_transplant.report.page import method_summary, render, slug, unique_id
 from graph_transplant.report.tables import Ranking, ranking
-from graph_transplant.settings import Settings
+from graph_transplant.results.calls import Call
+from graph_transplant.results.record import Condition, Record, one_split
+from graph_transplant.results.results import Group, Results, plain_rows
+from graph_transplant.results.selection import method_key
+from graph_transplant.results.sentences import joint_headline
+from graph_transplant.results.verdict import Verdict, is_classical
+from graph_transplant.utils.files import COMMANDS, SKIPPED, write_atomically
+from graph_transplant.utils.text import count, duration
 
 FOLDER = "figures"  # folder for figure files, next to the page
 
@@ -39,7 +39,7 @@ class FigureGroup(NamedTuple):
 
     id: str
     title: str
-    figures: list[Drawn]
+    figures: list[RenderedChart]
 
 
 class Section(NamedTuple):
@@ -49,7 +49,7 @@ class Section(NamedTuple):
     group: Group
     verdict: Verdict
     ranking: Ranking
-    forest: Drawn | None
+    forest: RenderedChart | None
     folded: list[FigureGroup]
     gallery: dict[str, Any]
     pairs: list[dict[str, Any]]
@@ -106,13 +106,13 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
 
 def _section(results: Results, group: Group, names: set[str], *, whole: bool) -> Section:
     part = results.groups[group]
-    stem = claim(slug(group.network or "no network", group.condition.short, most=40), names)
+    stem = unique_id(slug(group.network or "no network", group.condition.short, most=40), names)
     return Section(
         id=stem,
         group=group,
         verdict=results.verdicts[group],
         ranking=ranking(group, part),
-        forest=drawn(part, "forest", prefix=f"{stem}-", methods=results.methods),
+        forest=render_chart(part, "forest", prefix=f"{stem}-", methods=results.methods),
         # Harder conditions get only the tables and the forest plot.
         folded=_folded(part, names, stem, "group", results.methods) if whole else [],
         gallery=gallery(part) if whole else {},
@@ -127,16 +127,16 @@ def _folded(
     results: Results, names: set[str], stem: str, every: str, methods: Sequence[str]
 ) -> list[FigureGroup]:
     """Charts with this value of ``every``, except the forest plot, by heading."""
-    groups: dict[str, list[Drawn]] = {}
-    for name, chart in FIGURES.items():
+    groups: dict[str, list[RenderedChart]] = {}
+    for name, chart in CHARTS.items():
         if chart.every != every or name == "forest":
             continue
-        if one := drawn(results, name, prefix=f"{stem}-", methods=methods):
+        if one := render_chart(results, name, prefix=f"{stem}-", methods=methods):
             groups.setdefault(one.group or one.title, []).append(one)
     return [
         # A single chart needs no second heading.
         FigureGroup(
-            claim(f"{stem}--{slug(title)}", names), title if len(own) > 1 else own[0].title, own
+            unique_id(f"{stem}--{slug(title)}", names), title if len(own) > 1 else own[0].title, own
         )
         for title, own in groups.items()
     ]
@@ -284,14 +284,14 @@ def notebook_html(results: Results) -> str:
         (results.verdicts[group], ranking(group, part), _picture(part))
         for group, part in results.groups.items()
     ]
-    title, _ = FIGURES["forest"].words(results)
+    title, _ = CHARTS["forest"].words(results)
     return render("notebook.html", title=title, parts=parts, notes=results.notes)
 
 
 def _picture(part: Results) -> str:
     """Forest plot as a base64 PNG; empty if there is nothing to compare."""
     with style():
-        axes = FIGURES["forest"].plot(part)
+        axes = CHARTS["forest"].plot(part)
         if not isinstance(axes, Axes):
             return ""
         buffer = BytesIO()

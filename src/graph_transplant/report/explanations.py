@@ -1,10 +1,11 @@
-"""Pages with drawings: explanations of predictions, and mixed graphs."""
+"""Pages of explanations and of mixed graphs, and the examples in a report."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graph_transplant import __version__
 from graph_transplant.errors import GraphTransplantError
@@ -16,12 +17,14 @@ from graph_transplant.figures.graphs import (
     graph_svg,
     node_words,
 )
-from graph_transplant.format import count, percent
 from graph_transplant.report.page import class_word, method_summary, render, shortened
+from graph_transplant.results.examples import DrawnSaliency, DrawnVirtual, Mixture, read_example
+from graph_transplant.results.results import Results
+from graph_transplant.utils.text import count, percent
 
 if TYPE_CHECKING:
-    from graph_transplant.models.explanation import ExplainedRows, Explanation, ModelView
-    from graph_transplant.shown import Mixture
+    from graph_transplant.results.examples import ExplainedRows, Explanation, ModelView
+
 
 _SALIENT = 5
 _THIRD = 350  # width of each of three drawings in a row
@@ -222,3 +225,100 @@ def _row(one: Mixture) -> dict[str, object]:
             len(one.new_edges), f"new {'bond' if one.structure.molecule else 'edge'}"
         ),
     }
+
+
+MOST_MAPS = 4
+"""Maps per graph: the motif if known, the reference and the best other methods."""
+
+_SMALL = 240  # width of each of several drawings in a row
+
+View = dict[str, str]
+
+
+def gallery(results: Results) -> dict[str, Any]:
+    """Draw the examples in the records of one group.
+
+    ``maps`` are saliency maps of test graphs: graph, truth and views. ``made`` are virtual graphs:
+    method, label, weight of the source's label, and drawings. ``left_out`` are methods whose maps
+    are not drawn, ``damaged`` the errors of unreadable examples.
+    """
+    salient: dict[str, dict[str, DrawnSaliency]] = {}
+    made: dict[str, list[Mixture | DrawnVirtual]] = {}
+    damaged = []
+    for record in results.chosen:
+        method = record["method"]
+        for item in record.get("examples") or ():
+            try:
+                example = read_example(item)
+            except GraphTransplantError as problem:
+                damaged.append(f"{method}: {problem}")
+                continue
+            if isinstance(example, DrawnSaliency):
+                # Only the first trial is shown: other trials have other weights.
+                salient.setdefault(example.graph, {}).setdefault(method, example)
+            else:
+                made.setdefault(method, []).append(example)
+    ranked = results.summary()["method"].tolist()
+    seen = [name for name in ranked if any(name in row for row in salient.values())]
+    known = any(one.motif is not None for row in salient.values() for one in row.values())
+    shown = [name for name in seen if name == results.reference]
+    shown += [name for name in seen if name not in shown][: MOST_MAPS - known - len(shown)]
+    every = [one.structure for row in salient.values() for one in row.values()]
+    every += [one.structure for examples in made.values() for one in examples]
+    each = 2 if len(made) <= 2 else 1
+    maps = {g: {name: row[name] for name in shown if name in row} for g, row in salient.items()}
+    return {
+        "maps": [_map(graph, models) for graph, models in maps.items() if models],
+        "made": [_made(name, one) for name in ranked for one in made.get(name, [])[:each]],
+        "left_out": [name for name in seen if name not in shown],
+        "damaged": damaged,
+        "molecules": any(structure.molecule for structure in every),
+        "typed": any(structure.typed for structure in every),
+    }
+
+
+def _map(graph: str, models: Mapping[str, DrawnSaliency]) -> tuple[str, str, list[View]]:
+    first = next(iter(models.values()))
+    views = []
+    if first.motif is not None:
+        truth = [float(inside) for inside in first.motif]
+        title = f"{shortened(graph, 80)}, the motif that decides the class"
+        drawing = graph_svg(first.structure, saliency=truth, width=_SMALL, title=title)
+        views.append({"method": "", "drawing": drawing})
+    for method, one in models.items():
+        inside, total = "", sum(one.saliency)
+        if one.motif is not None and total > 0:
+            pairs = zip(one.saliency, one.motif, strict=True)
+            inside = percent(sum(v for v, within in pairs if within) / total, 0, unit=True)
+        title = f"{shortened(graph, 80)}, saliency of {shortened(method, 80)}"
+        views.append(
+            {
+                "method": method,
+                "predicted": class_word(one.predicted),
+                "confidence": ""
+                if one.confidence is None
+                else percent(one.confidence, 0, unit=True),
+                "verdict": {None: "", True: "right", False: "wrong"}[one.correct],
+                "inside": inside,
+                "drawing": graph_svg(
+                    one.structure, saliency=one.saliency, width=_SMALL, title=title
+                ),
+            }
+        )
+    return graph, "" if first.truth is None else class_word(first.truth), views
+
+
+def _made(
+    method: str, one: Mixture | DrawnVirtual
+) -> tuple[str, str, str, list[tuple[str, str, str]]]:
+    node, edge = ("atom", "bond") if one.structure.molecule else ("node", "edge")
+    label = re.sub(r"(?<=% )-?\d+(?=,|$)", lambda match: class_word(match[0]), one.label)
+    if isinstance(one, DrawnVirtual):
+        size = count(len(one.structure.names), node)
+        drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")
+        return method, label, "", [("Made", size, drawing)]
+    words = [class_word(one.source.label), class_word(one.destination.label)]
+    words.append(count(len(one.new_edges), f"new {edge}"))
+    titles = ("Source", "Destination", "Mixed")
+    drawings = list(zip(titles, words, draw_mixture(one, _SMALL), strict=True))
+    return method, label, f"{one.weight:.2f}", drawings

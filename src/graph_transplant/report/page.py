@@ -11,9 +11,8 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from graph_transplant.classical import CLASSICAL
-from graph_transplant.format import number, p_value, plain
-from graph_transplant.methods import METHODS
+from graph_transplant.methods import CLASSICAL, METHODS
+from graph_transplant.utils.text import number, p_value, plain
 
 
 def render(template: str, /, **content: object) -> str:
@@ -28,7 +27,7 @@ def render(template: str, /, **content: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"tied": tied, "words": words, "brief": brief}
+    environment.filters |= {"tied": no_wrap, "words": unbroken, "brief": truncated}
     environment.filters |= {"number": number, "p": p_value}
     # Browsers normalise CR LF to LF before hashing.
     path = resources.files("graph_transplant.report").joinpath("templates", "page.js")
@@ -45,7 +44,7 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def brief(text: str, most: int = 60) -> Markup:
+def truncated(text: str, most: int = 60) -> Markup:
     """Truncate a text from data and isolate its writing direction."""
     text = plain(text)
     if len(text) <= most:
@@ -53,7 +52,7 @@ def brief(text: str, most: int = 60) -> Markup:
     return Markup('<bdi title="{}">{}</bdi>').format(text, shortened(text, most))
 
 
-def words(text: str) -> Markup:
+def unbroken(text: str) -> Markup:
     """Prevent line breaks within the words of a command if they fit."""
     whole = Markup('<span class="whole">{}</span>')
     return Markup(" ").join(whole.format(word) for word in text.split(" "))
@@ -62,7 +61,7 @@ def words(text: str) -> Markup:
 _NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
 
 
-def tied(text: str) -> Markup:
+def no_wrap(text: str) -> Markup:
     """Keep "p = 0.03" and "4.1 points" on one line, and hyphenated names if they fit."""
     text = re.sub(r"(?<=\bp) ([=<]) (?=\d)", "\u00a0\\1\u00a0", text)
     text = re.sub(r"(?<=\d) (?=points|folds|methods|repeats|%)", "\u00a0", text)
@@ -89,7 +88,7 @@ def slug(*words: str, most: int = 60) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:most].strip("-") or "x"
 
 
-def claim(wanted: str, taken: set[str]) -> str:
+def unique_id(wanted: str, taken: set[str]) -> str:
     """Make a name unique by appending -2, -3, …, and add it to ``taken``."""
     names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
     name = next(name for name in names if name not in taken)

@@ -9,10 +9,10 @@ from functools import partial
 
 import pandas as pd
 
-from graph_transplant.experiments.results import Group, Results, plain_rows
-from graph_transplant.experiments.verdict import Row
-from graph_transplant.format import duration, number, p_value, percent, ratio
 from graph_transplant.metrics import METRICS
+from graph_transplant.results.results import Group, Results, plain_rows
+from graph_transplant.results.verdict import Row
+from graph_transplant.utils.text import duration, number, p_value, percent, ratio
 
 
 @dataclass(frozen=True)

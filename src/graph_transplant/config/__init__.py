@@ -1,0 +1,7 @@
+"""What can be chosen: options, recipes, data sets by name. Plain data, without torch."""
+
+from graph_transplant.config.train import TrainConfig
+
+__all__ = [
+    "TrainConfig",
+]

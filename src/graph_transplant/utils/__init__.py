@@ -1,0 +1,1 @@
+"""Files, text and processes: what every package may use."""
