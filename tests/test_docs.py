@@ -212,7 +212,7 @@ def test_readme_installs_before_its_first_command() -> None:
 
 
 def test_code_fits_its_column() -> None:
-    """At 1,200 pixels a line of code has room for 90 characters; commands of generated pages wrap."""
+    """A column of 1,200 pixels holds 90 characters; the commands of a generated page wrap."""
     blocks = {
         page: re.findall(
             r"^```(?:python|console|json|text)\n(.*?)^```$", text_of(page), re.M | re.S
