@@ -212,20 +212,17 @@ def test_readme_installs_before_its_first_command() -> None:
 
 
 def test_code_fits_its_column() -> None:
-    """A column of 1,200 pixels holds 90 characters; the commands of a generated page wrap."""
-    blocks = {
-        page: re.findall(
-            r"^```(?:python|console|json|text)\n(.*?)^```$", text_of(page), re.M | re.S
-        )
-        for page in sorted(DOCS.glob("*.md"))
-        if page.name != "results-details.md"
-    }
+    """A column of 1,200 pixels holds 90 characters, of a phone 42: there, code wraps, diagrams fit.
+
+    The commands of a generated page wrap on both.
+    """
     wide = [
         (name(page), line)
-        for page, found in blocks.items()
-        for block in found
+        for page in sorted(DOCS.glob("*.md"))
+        if page.name != "results-details.md"
+        for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text_of(page), re.M | re.S)
         for line in block.splitlines()
-        if len(line) > 84
+        if len(line) > (42 if language == "text" else 84)
     ]
     assert wide == []
 
