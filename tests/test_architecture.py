@@ -6,6 +6,7 @@ import ast
 import doctest
 import graphlib
 import inspect
+import re
 import subprocess
 import sys
 import textwrap
@@ -150,6 +151,28 @@ def test_what_says_sets_judges_and_shows_loads_no_torch() -> None:
 
 def test_the_tree_stays_small() -> None:
     assert len(MODULES) <= 150
+
+
+PAGE = SOURCE.parents[1] / "docs" / "architecture.md"
+
+
+def test_the_page_lists_the_packages_in_order() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \| ", table, re.M) == [*ORDER, "__init__"]
+
+
+def test_the_page_knows_where_things_are() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    listed = re.findall(r"^\| .* \| `([a-z_/]+\.py)`: `([\w.]+)` \|$", text, re.M)
+    assert len(listed) == 20
+    for file, name in listed:
+        *owner, last = name.split(".")
+        code = (SOURCE / file).read_text(encoding="utf-8")
+        for part in (*(f"^class {each}\\b" for each in owner), rf"^\s*(def |class )?{last}\b"):
+            assert re.search(part, code, re.M), (file, name)
+    for block in re.findall(r"^```text\n(.*?)^```$", text, re.M | re.S):
+        for path in re.findall(r"[a-z]+/[a-z_]+", block):
+            assert (SOURCE / path).is_dir() or (SOURCE / f"{path}.py").is_file(), path
 
 
 def test_public_names_are_explained_by_running_examples() -> None:

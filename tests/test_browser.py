@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 from collections.abc import Iterator
@@ -353,6 +354,37 @@ def test_an_address_into_something_folded_opens_it_and_a_damaged_one_does_no_har
         page.reload()
         assert page.get_by_role("button", name="Dark").count() == 1
         assert [one for one in visit.problems if not one.startswith("file:")] == []
+
+
+# ------------------------------------------------------------------ docs
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def test_code_in_the_docs_is_neither_cut_off_nor_scrolled(chromium: Any, tmp_path: Path) -> None:
+    """All blocks with the style sheet of the docs, as wide as a column of furo's."""
+    style = (DOCS / "_static" / "custom.css").read_text(encoding="utf-8")
+    blocks = [
+        f"<div class='highlight'><pre>{html.escape(block)}</pre></div>"
+        for path in sorted(DOCS.glob("*.md"))
+        for block in re.findall(
+            r"^```(?:python|console|json|text)\n(.*?)^```$",
+            path.read_text(encoding="utf-8"),
+            re.M | re.S,
+        )
+    ]
+    pre = "pre { box-sizing: border-box; font: 13px monospace; overflow: auto; padding: 10px 14px }"
+    page = tmp_path / "code.html"
+    page.write_text(
+        f"<meta charset=utf-8><style>body {{ max-width: 736px; margin: 0 auto }} {pre} {style}"
+        f"</style>{''.join(blocks)}",
+        encoding="utf-8",
+    )
+    fits = "all => all.every(e => e.scrollWidth <= e.clientWidth)"
+    assert len(blocks) > 50
+    for width in (1200, 390):
+        with Visit(chromium, page, width, "light") as visit:
+            assert visit.page.locator("pre").evaluate_all(fits)
 
 
 # ------------------------------------------------------------------ paper

@@ -78,7 +78,7 @@ def run_page(page: Path, given: dict[str, object]) -> None:
     """Run all blocks of a page in order, in the current folder."""
     for language, block in BLOCK.findall(text_of(page)):
         if language == "console":
-            for line in block.splitlines():
+            for line in block.replace("\\\n", " ").splitlines():
                 run_command(line, whole=page == TUTORIAL)
             continue
         printed = io.StringIO()
@@ -209,6 +209,25 @@ def test_readme_installs_before_its_first_command() -> None:
     before = " ".join(lines[:first])
     assert "pip install torch" in before
     assert "'.[chem]'" in before
+
+
+def test_code_fits_its_column() -> None:
+    """A column of 1,200 pixels holds 90 characters; the commands of a generated page wrap."""
+    blocks = {
+        page: re.findall(
+            r"^```(?:python|console|json|text)\n(.*?)^```$", text_of(page), re.M | re.S
+        )
+        for page in sorted(DOCS.glob("*.md"))
+        if page.name != "results-details.md"
+    }
+    wide = [
+        (name(page), line)
+        for page, found in blocks.items()
+        for block in found
+        for line in block.splitlines()
+        if len(line) > 84
+    ]
+    assert wide == []
 
 
 def test_relative_links_resolve() -> None:

@@ -1,7 +1,7 @@
 """Charts of comparisons, on matplotlib.
 
 ``results.plot.forest()`` draws one chart; pages show every chart that the results have data for. To
-add a chart to the pages and to ``results.plot``, add a :class:`Chart` to :data:`FIGURES`.
+add a chart to the pages and to ``results.plot``, add a :class:`Chart` to :data:`CHARTS`.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def networks(results: Results) -> dict[Group, Results]:
 class Plots:
     """The charts of results: ``results.plot.forest(ax=None)``.
 
-    Each method draws a chart of :data:`FIGURES` on the given axes or a new figure, and returns the
+    Each method draws a chart of :data:`CHARTS` on the given axes or a new figure, and returns the
     axes; ``axes.figure`` is the figure.
     """
 
