@@ -18,10 +18,10 @@ DEMO_OUT    ?= comparisons/demo
 DEVICE ?= cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench evidence check format docs clean distclean
+.PHONY: help setup demo test bench bench-compare evidence check format docs clean distclean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY)  ## make .venv with all that the demo, tests, examples and docs need
 
@@ -58,6 +58,10 @@ ifeq ($(DEVICE),cpu)
 	$(ONE_THREAD) $(BIN)/python benchmarks/predict.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/attack.py --bench
 endif
+
+bench-compare: setup  ## training steps of a commit beside those of this tree: make bench-compare REV=main
+	@test -n "$(REV)" || { echo "error: which commit? make bench-compare REV=main"; exit 1; }
+	$(ONE_THREAD) $(BIN)/python benchmarks/compare.py $(REV)
 
 evidence:  ## run what is missing of the measurements behind the results page; hours, resumable
 	$(PYTHON) -m reproduction.evidence

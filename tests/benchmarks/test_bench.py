@@ -97,6 +97,18 @@ def test_the_clock_waits_for_a_gpu(bench, monkeypatch):
     assert waited == [torch.device("cuda")] * 2
 
 
+def test_two_commits_are_compared_by_medians():
+    def document(*ratios: float) -> dict[str, object]:
+        return {
+            "steps": {"motifs": {"ratios": dict(zip(("vanilla", "new"), ratios, strict=False))}}
+        }
+
+    (compare,) = imported("compare")
+    found = compare.table([document(0.5), document(0.4), document(0.9)], [document(0.6, 1.0)])
+    assert found.loc[("motifs", "vanilla")].to_dict() == {"before": 0.5, "now": 0.6, "change": 1.2}
+    assert len(found) == 1
+
+
 # ------------------------------------------------------------------ predictions
 
 
