@@ -1,7 +1,9 @@
 """What can be chosen: options, recipes, data sets by name. Plain data, without torch."""
 
+from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.train import TrainConfig
 
 __all__ = [
+    "FitConfig",
     "TrainConfig",
 ]
