@@ -12,7 +12,8 @@ from typing import Any
 from graph_transplant.cli.output import split_list, split_numbers
 from graph_transplant.config.compare import SPLITS
 from graph_transplant.config.datasets import SUFFIXES, check_data
-from graph_transplant.config.recipes import MODELS, READOUTS, RECIPES, SCALES, TIES, TRAINING_SPLITS
+from graph_transplant.config.fit import TIES
+from graph_transplant.config.recipes import MODELS, READOUTS, RECIPES, SCALES, TRAINING_SPLITS
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.methods import CLASSICAL, GROUPS, METHODS
 from graph_transplant.metrics import TASKS, selection_metrics

@@ -73,8 +73,8 @@ from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
 from graph_transplant.results.selection import SELECTIONS, method_key
 from graph_transplant.results.verdict import EQUAL_WITHIN
-from graph_transplant.training.checkpoint import EpochLog
 from graph_transplant.training.defaults import automatic_model, metric_for, unused_edge_features
+from graph_transplant.training.state import EpochLog
 from graph_transplant.utils.files import (
     COMMANDS,
     SKIPPED,

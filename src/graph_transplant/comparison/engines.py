@@ -43,8 +43,8 @@ from graph_transplant.datasets.splits import prepare
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.metrics import BUILT_IN, METRICS
 from graph_transplant.results.record import Trial
-from graph_transplant.training.checkpoint import EpochLog
 from graph_transplant.training.distributed import PeerFailedError
+from graph_transplant.training.state import EpochLog
 from graph_transplant.utils.processes import set_up_worker
 
 __all__ = ["ENGINES", "Execution", "TrialError", "join_group", "lead_or_serve", "run_trials"]

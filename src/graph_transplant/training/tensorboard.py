@@ -16,7 +16,7 @@ from graph_transplant.utils.files import folder_name, writing
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-    from graph_transplant.training.checkpoint import EpochLog
+    from graph_transplant.training.state import EpochLog
 
 # Values of an epoch and their TensorBoard tags; the curves of records have some of them.
 _LOGGED: Final = {
