@@ -173,8 +173,7 @@ def test_06_the_default_model_of_molecules_can_be_attacked(
 WRONG = [
     ("compare nosuch.csv", "DATA: there is no file or folder 'nosuch.csv'"),
     ("compare ENZIMES", "unknown data set 'ENZIMES' (did you mean 'ENZYMES'?)"),
-    ("paper table9", "EXPERIMENT must be one of table1, table2"),
-    ("paper table1 --budget huge", "--budget must be one of quick, full; got 'huge'"),
+    ("paper table1", "'paper' has been removed: the paper's experiments are run from a checkout"),
     ("predict nomodel x.csv", "there is no folder nomodel: a model is a folder"),
     ("predict {folder} CCO", "is not a model: model.json is missing"),
     ("predict {model} x.csv", "DATA: there is no file or folder 'x.csv'"),
@@ -201,7 +200,7 @@ WRONG = [
     ("train motifs --validation 0.95", "--validation and --test must leave graphs"),
     ("train motifs --learning-rate -1", "--learning-rate must be above 0, got -1"),
     ("compare --out {folder}/t.csv", "--out must be a folder, but {folder}/t.csv is a file"),
-    ("paper table1 --out {folder}/t.csv/new", "--out must be in a folder, but {folder}/t.csv is a"),
+    ("compare --out {folder}/t.csv/new", "--out must be in a folder, but {folder}/t.csv is a file"),
     ("show motifs --out {folder}", "--out must be a file, but {folder} is a folder"),
     ("show {folder}/t.csv --out {folder}/../folder/t.csv", "--out would overwrite {folder}/t.csv"),
     ("explain {model} {folder}/t.csv --out {link}", "--out would overwrite {folder}/t.csv"),

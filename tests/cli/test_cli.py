@@ -249,26 +249,34 @@ def made_up_directory(path: Path, data: str, shift: float) -> Path:
     return path
 
 
-def test_across_ranks_methods_over_data_sets_and_writes_a_page(
+def test_across_ranks_methods_over_data_sets_and_draws_the_ranks(
     tmp_path: Path, capfd: Captured
 ) -> None:
     first = made_up_directory(tmp_path / "a", "one<i x>", 0.1)
     again = made_up_directory(tmp_path / "a-sum", "one<i x>", -0.1)
     second = made_up_directory(tmp_path / "b", "two", 0.05)
-    page = tmp_path / "page.html"
+    drawn = tmp_path / "drawn"
     # Trials of two comparisons of one data set are not mixed.
     for directories in ([first, again, second], [first, first, second]):
-        assert main(["across", *map(str, directories), "--out", str(page)]) == 2
+        assert main(["across", *map(str, directories), "--out", str(drawn)]) == 2
         assert "one<i x>" in capfd.readouterr().err
-        assert not page.exists()
-    assert main(["across", str(first), str(second), "--out", str(page)]) == 0
+        assert not drawn.exists()
+    assert main(["across", str(first), str(second), "--out", str(drawn)]) == 0
     printed = capfd.readouterr().out
     rows = [line.split() for line in printed.splitlines() if line.startswith(("tr", "va"))]
-    assert rows[0][:5] == ["transplant-dp", "1.00", "2", "0", "0"]
-    assert rows[1][:5] == ["vanilla", "2.00", "-", "-", "-"]
+    assert rows[0] == ["transplant-dp", "1.00", "2", "0", "0", "+7.5", "0.500", "0.500"]
+    assert rows[1] == ["vanilla", "2.00", *"------"]
     assert "transplant-dp beats vanilla on" in printed
-    assert "one&lt;i x&gt;" in page.read_text()
-    assert "<i x>" not in page.read_text()
+    assert sorted(path.name for path in drawn.iterdir()) == ["gcs-ranks.csv", "gcs-ranks.svg"]
+    table = pd.read_csv(drawn / "gcs-ranks.csv")
+    assert table["method"].tolist() == ["transplant-dp", "vanilla"]
+    assert table["p_holm"].tolist()[0] == 0.5
+    # A page, as earlier versions wrote: its name becomes that of the folder.
+    assert main(["across", str(first), str(second), "--out", str(tmp_path / "page.html")]) == 0
+    assert "'across --out PAGE.html' has been removed: `--out` names a" in capfd.readouterr().err
+    assert len(list((tmp_path / "page").iterdir())) == 2
+    assert main(["across", str(first), str(second)]) == 0
+    assert ".svg" not in capfd.readouterr().out
 
 
 # ------------------------------------------------------------------ tables and lists

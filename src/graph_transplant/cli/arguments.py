@@ -21,7 +21,7 @@ from graph_transplant.utils.files import check_model, refuse_overwrite
 # Repeated from modules that import torch; a test checks that they are complete.
 ENGINES = ("local", "ray", "torchrun")
 
-FOLDERS = ("compare", "train")  # commands that write a folder, not a file
+FOLDERS = ("across", "compare", "train")  # commands that write a folder, not a file
 
 LISTS = {
     "layers": int,

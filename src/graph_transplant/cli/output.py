@@ -136,6 +136,21 @@ def note(text: str, style: str = "yellow") -> None:
     Console(stderr=True, highlight=False).print(shown, soft_wrap=True)
 
 
+GONE: Mapping[str, str] = {
+    "paper": (
+        "the paper's experiments are run from a checkout of the project, with "
+        "`python -m reproduction`"
+    ),
+    "across --out PAGE.html": "`--out` names a folder for the diagrams and their numbers",
+}
+"""What earlier versions had, and what takes its place; an entry stays for one release."""
+
+
+def gone(what: str) -> str:
+    """Say that something has been removed, and what to use instead, in an error or a note."""
+    return f"{what!r} has been removed: {GONE[what]}"
+
+
 def progress_display(then: Callable[[Record], None] = lambda record: None) -> Reporter:
     """Return a progress display, live on a terminal; ``then`` is called after every trial."""
     errors = Console(stderr=True, highlight=False)
