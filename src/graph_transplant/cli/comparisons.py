@@ -1,13 +1,13 @@
-"""The commands that compare methods: ``compare``, ``report``, ``across`` and ``paper``."""
+"""The commands that compare methods: ``compare``, ``report`` and ``across``."""
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +18,6 @@ from graph_transplant.cli.output import (
     note,
     output,
     plain_table,
-    print_error,
     print_files,
     progress_display,
     resumable,
@@ -63,7 +62,7 @@ def compare(
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
-    tensorboard: Path | None = None,
+    tensorboard: Annotated[Path | None, Parameter(show=False)] = None,
     fresh: bool = False,
     out: Path | None = None,
     columns: DataOptions = NO_OPTIONS,
@@ -120,10 +119,9 @@ def compare(
             lies within this distance of zero; 0.01 is one point.
         seed: Seed for all randomness.
         workers: Number of trials to run in parallel, one core each.
-        engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
-            (all its processes on one trial at a time, each with a share of every batch).
+        engine: What runs the trials: local (processes on this machine) or ray (a cluster).
         address: Address of the Ray cluster. [default: one is started on this machine]
-        tensorboard: Directory to log finished trials to, for TensorBoard.
+        tensorboard: Removed; see `GONE`.
         fresh: Start over; existing records are kept under another name.
         out: Directory for records, tables and report. [default: comparisons/DATA]
         columns: How the data are read.
@@ -142,45 +140,22 @@ def compare(
     }
 
     from graph_transplant.comparison.compare import compare as run
-    from graph_transplant.comparison.engines import TrialError, join_group, lead_or_serve
-    from graph_transplant.results.record import Record
-    from graph_transplant.training.tensorboard import check_directory, write_record
 
     directories: list[Path] = []
 
     def work() -> int:
         if tensorboard is not None:
-            check_directory(tensorboard)
+            note(gone("compare --tensorboard"))
         store = load_data(data, columns)
         directory = out or Path("comparisons") / folder_name(store.name)
         directories.append(directory)
         tell_skipped(store, directory / SKIPPED)
-
-        def log(record: Record) -> None:
-            if tensorboard is not None:
-                write_record(record, tensorboard)
-
-        results = run(store, **asked | {"out": directory, "reporter": progress_display(log)})
-        for record in results.records:  # including those of earlier runs
-            log(record)
+        results = run(store, **asked | {"out": directory, "reporter": progress_display()})
         results.check()
         print_results(results)
         return 0
 
-    def work_together() -> int:
-        with join_group() as rank:
-            try:
-                return lead_or_serve(work, lambda: load_data(data, columns))
-            except TrialError as problem:
-                if rank:
-                    print(problem.details, end="", file=sys.stderr)
-                    print_error(f"in process {rank}, {problem}")
-                raise
-
-    if engine != "torchrun":
-        return resumable(work, lambda: directories)
-    # Apart from failed trials, only the first process prints.
-    return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
+    return resumable(work, lambda: directories)
 
 
 # The names come from the registry of metrics.
