@@ -195,6 +195,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two processes found."""
     folder = tmp_path_factory.mktemp("two")
     common = {**os.environ, **QUICK_LOOKUP, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    common["PYTHONPATH"] = os.pathsep.join(sys.path)  # the helpers of the tests
     command = [sys.executable, __file__, str(folder), *free_ports(6)]
     files = [folder / f"{rank}.txt" for rank in range(2)]
     processes = []
