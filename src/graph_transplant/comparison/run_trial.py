@@ -235,7 +235,7 @@ def run_trial(
         "stopped_early": result.stopped_early,
         "curve": sampled_curve(result.history),
     }
-    # Processor time, which parallel trials do not affect; under torchrun that of rank 0.
+    # Processor time, which parallel trials do not affect.
     spent = processor + earlier
     each = spent / result.epochs
     times = {"fit_seconds": spent, "epoch_seconds": each, "best_seconds": each * result.best_epoch}

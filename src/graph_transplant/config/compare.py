@@ -26,7 +26,7 @@ class Settings:
     """Settings that all trials of a comparison share; the defaults are the paper's protocol.
 
     See :func:`~graph_transplant.compare` and :func:`~graph_transplant.fit` for their meaning.
-    ``shards`` is the number of processes that share every batch.
+    ``shards`` is the number of processes that shared every batch in earlier versions; now it is 1.
 
     Example:
         >>> Settings(folds=2)
