@@ -15,11 +15,13 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 DEMO_EPOCHS ?= 200
 DEMO_OUT    ?= comparisons/demo
 
+DEVICE ?= cpu
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench evidence check format docs clean distclean
+.PHONY: help setup demo test bench bench-compare evidence check format docs clean distclean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY)  ## make .venv with all that the demo, tests, examples and docs need
 
@@ -49,11 +51,17 @@ test: setup  ## all tests, two processes
 	@$(ONE_THREAD) $(BIN)/python benchmarks/bench.py --compile
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one; prediction and attack beside PyG
-	$(ONE_THREAD) $(BIN)/python benchmarks/bench.py
+bench: setup  ## time of one training step beside plain PyTorch Geometric, writes bench.json; two workers beside one; prediction and attack beside PyG. DEVICE=cuda: steps on a GPU
+	$(ONE_THREAD) $(BIN)/python benchmarks/bench.py --device $(DEVICE)
+ifeq ($(DEVICE),cpu)
 	$(ONE_THREAD) $(BIN)/python benchmarks/engines.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/predict.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/attack.py --bench
+endif
+
+bench-compare: setup  ## training steps of a commit beside those of this tree: make bench-compare REV=main
+	@test -n "$(REV)" || { echo "error: which commit? make bench-compare REV=main"; exit 1; }
+	$(ONE_THREAD) $(BIN)/python benchmarks/compare.py $(REV)
 
 evidence:  ## run what is missing of the measurements behind the results page; hours, resumable
 	$(PYTHON) -m reproduction.evidence

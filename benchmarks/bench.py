@@ -1,10 +1,11 @@
 """Speed and memory beside plain PyTorch Geometric, and what every augmentation costs by itself.
 
-Every time is a ratio, to one plain PyG step or to one plain step of ours, on the same batches: CPU,
-one torch thread, medians of one interleaved run. README.md in this folder says what each contender
+Every time is a ratio, to one plain PyG step or to one plain step of ours, on the same batches: one
+torch thread, medians of one interleaved run. README.md in this folder says what each contender
 does.
 
     python benchmarks/bench.py                              # tables, and bench.json
+    python benchmarks/bench.py --device cuda                # on a GPU: bench-cuda.json
     python benchmarks/bench.py --quick                      # a first impression in a minute
 """
 
@@ -40,6 +41,7 @@ import graph_transplant as gt
 from graph_transplant.augment import CleanPass, ReliabilityFilter, VirtualGraphs, build_method
 from graph_transplant.data.targets import Loss, as_targets
 from graph_transplant.methods import METHODS
+from graph_transplant.models.model import usable_device
 from graph_transplant.nn import evaluating
 from graph_transplant.training.step import take_step
 
@@ -47,8 +49,21 @@ LAYERS, HIDDEN, DROPOUT = 3, 128, 0.5
 LEARNING_RATE, CLIP_NORM = 5e-4, 2.0
 WARM_UP = 3
 
+DEVICE = torch.device("cpu")  # of networks and features; `main` sets it
+
 # Graphs per batch and rounds of every data set.
 SETTINGS = {"ENZYMES": (128, 100), "NCI1": (128, 100), "COLLAB": (64, 24), "motifs": (128, 100)}
+
+
+def now() -> float:
+    """Seconds. Processor time of the one thread leaves out what other programs took meanwhile.
+
+    A GPU works on after the call returns: it is waited for, and its time is wall time.
+    """
+    if DEVICE.type == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize(DEVICE)
+    return time.perf_counter()
 
 
 def random_batches(store: gt.GraphStore, batch_size: int, count: int) -> list[Tensor]:
@@ -74,11 +89,11 @@ def interleave(
         for name in names[start:] + names[:start]:
             if before and name in before:
                 before[name]()
-            # Processor time of the one thread leaves out what other programs took meanwhile.
-            begin = time.process_time()
+            begin = now()
             runs[name]()
+            taken = 1e3 * (now() - begin)
             if number >= 0:
-                times[name].append(1e3 * (time.process_time() - begin))
+                times[name].append(taken)
     return times
 
 
@@ -149,12 +164,13 @@ def pyg_vanilla(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Ten
     """Plain training with PyG's data set, DataLoader and convolutions."""
     used, place = torch.unique(torch.cat(list(batches)), return_inverse=True)
     graphs = PygData(store, used)
-    model = PygClassifier(graphs.num_node_features, store.num_outputs).train()
+    model = PygClassifier(graphs.num_node_features, store.num_outputs).to(DEVICE).train()
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
     numbers = [part.tolist() for part in place.split([len(part) for part in batches])]
     for batch in DataLoader(graphs, batch_sampler=numbers, num_workers=0):
         optimizer.zero_grad()
+        batch = batch.to(DEVICE)
         loss = cross_entropy(model(batch), batch.y)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(parameters, CLIP_NORM)
@@ -164,9 +180,10 @@ def pyg_vanilla(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Ten
 
 def make_model(store: gt.GraphStore) -> gt.GraphClassifier:
     """Make our model for a data set."""
-    return gt.GraphClassifier.for_data(
+    model = gt.GraphClassifier.for_data(
         store, conv="gcn", layers=LAYERS, hidden=HIDDEN, dropout=DROPOUT, seed=0
     )
+    return model.to(DEVICE)
 
 
 def floor(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -176,7 +193,8 @@ def floor(store: gt.GraphStore, batches: Sequence[Tensor]) -> Iterator[Tensor]:
     dense = [layer for layer in model.convolutions.modules() if isinstance(layer, nn.Linear)]
     transform, loss_of = standardised(store), Loss(store.task)
     laid_out = [store.batch(numbers) for numbers in batches]
-    for batch, x in [(one, transform(one.to_pyg()).x) for one in laid_out]:
+    ready = [(one.to(DEVICE), transform(one.to_pyg()).x.to(DEVICE)) for one in laid_out]
+    for batch, x in ready:
         optimizer.zero_grad(set_to_none=True)
         assert batch.y is not None
         targets = as_targets(batch.y, store.num_outputs)
@@ -209,6 +227,7 @@ class Ready:
         augmentations = build_method(method, model, seed=0)
         generator = torch.Generator().manual_seed(0)
         for augmentation in augmentations:
+            augmentation.to(DEVICE)
             augmentation.check(model, store)
             augmentation.prepare(store, generator)
         # What a method does only once it has seen validation graphs is part of its cost.
@@ -226,7 +245,7 @@ class Ready:
         loss_of = Loss(store.task)
         for numbers in batches:
             losses = take_step(
-                self.model, store.batch(numbers), self.augmentations, optimizer,
+                self.model, store.batch(numbers).to(DEVICE), self.augmentations, optimizer,
                 loss_of=loss_of, clip_norm=CLIP_NORM, generator=self.generator,
             )  # fmt: skip
             assert losses is not None
@@ -268,13 +287,22 @@ def status(key: str) -> float:
 
 
 def step_memory(contender: str, data: str) -> float:
-    """Peak memory of training steps beyond what was there before them, in MiB; in a new process."""
+    """Peak memory of training steps beyond what was there before them, in MiB; in a new process.
+
+    On a GPU it is torch's memory there.
+    """
     warm = gt.load("motifs")
     next(CONTENDERS[contender](warm, random_batches(warm, 64, 1)))
     store = gt.load(data)
     steps = CONTENDERS[contender](store, random_batches(store, SETTINGS[data][0], 4))
     # The first step makes the model; its data are laid out in it too.
     next(steps)
+    if DEVICE.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(DEVICE)
+        before = torch.cuda.memory_allocated(DEVICE)
+        for _ in steps:
+            pass
+        return (torch.cuda.max_memory_allocated(DEVICE) - before) / 2**20
     begin = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     for _ in steps:
@@ -285,7 +313,7 @@ def step_memory(contender: str, data: str) -> float:
 def in_new_process(*arguments: str, cache: str | None = None) -> float:
     """Run this script again and return the number it prints."""
     environment = {**os.environ, **({} if cache is None else {"NUMBA_CACHE_DIR": cache})}
-    command = [sys.executable, str(Path(__file__).resolve()), *arguments]
+    command = [sys.executable, str(Path(__file__).resolve()), "--device", str(DEVICE), *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
     return float(done.stdout.split()[-1])
 
@@ -333,14 +361,14 @@ class AugmentationOnly:
                 yield augmentation, "passes"
 
     def _timed(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        begin = time.process_time()
+        begin = now()
         result = function(*arguments)
-        self.networks[-1] += 1e3 * (time.process_time() - begin)
+        self.networks[-1] += 1e3 * (now() - begin)
         return result
 
     def predict(self) -> None:
         """Make the clean pass of the next batch."""
-        batch = self.store.batch(next(self.batches))
+        batch = self.store.batch(next(self.batches)).to(DEVICE)
         assert batch.y is not None
         targets = as_targets(batch.y, self.store.num_outputs)
         self.clean = CleanPass(batch, targets, self.ready.model.run(batch))
@@ -429,11 +457,12 @@ def measure_scaling(rounds: int) -> dict[str, list[dict[str, float]]]:
     }
     result: dict[str, list[dict[str, float]]] = {}
     for way, cases in sizes.items():
-        batches = [random_store(count, nodes).batch(range(count)) for count, nodes in cases]
+        stores = [(random_store(count, nodes), range(count)) for count, nodes in cases]
+        batches = [store.batch(graphs).to(DEVICE) for store, graphs in stores]
         generator = torch.Generator().manual_seed(0)
         runs: dict[str, Callable[[], object]] = {}
         for number, batch in enumerate(batches):
-            saliency = torch.rand(batch.num_nodes, generator=generator)
+            saliency = torch.rand(batch.num_nodes, generator=generator).to(DEVICE)
             runs[str(number)] = partial(transplant.mix, batch, saliency, generator=generator)
         times = [statistics.median(values) for values in interleave(runs, rounds).values()]
         items = [batch.num_nodes + batch.num_edges for batch in batches]
@@ -461,6 +490,7 @@ def machine() -> dict[str, str | int | float]:
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
+        "device": "cpu" if DEVICE.type == "cpu" else torch.cuda.get_device_name(DEVICE),
         "load": round(os.getloadavg()[0], 2),
     }
 
@@ -511,7 +541,7 @@ def run_bench(quick: bool, out: Path) -> None:
         print(f"{name}: {rounds} rounds ...", flush=True)
         times = measure_steps(store, batch_size, rounds)
         memory = {}
-        if Path("/proc/self/clear_refs").exists():
+        if DEVICE.type == "cuda" or Path("/proc/self/clear_refs").exists():
             for contender in ("pyg-vanilla", "vanilla", "transplant-dp", "transplant-ep"):
                 memory[contender] = round(in_new_process("--memory", contender, name), 1)
         document["steps"][name] = {
@@ -535,10 +565,20 @@ def main() -> None:
     """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few rounds, rough figures")
-    parser.add_argument("--out", type=Path, default=Path("bench.json"), help="where to write")
+    parser.add_argument("--out", type=Path, help="where to write; default: bench.json")
+    parser.add_argument(
+        "--device", default="cpu", help="cpu, or cuda: default file bench-cuda.json"
+    )
     parser.add_argument("--memory", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--compile", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    global DEVICE
+    try:
+        DEVICE = usable_device(options.device)
+    except gt.GraphTransplantError as problem:
+        parser.error(str(problem))
+    if DEVICE.type not in ("cpu", "cuda"):
+        parser.error(f"--device: cpu or cuda, got {options.device}")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     if options.memory is not None:
@@ -546,7 +586,8 @@ def main() -> None:
     elif options.compile:
         print(compile_seconds())
     else:
-        run_bench(options.quick, options.out)
+        default = "bench.json" if DEVICE.type == "cpu" else "bench-cuda.json"
+        run_bench(options.quick, options.out or Path(default))
 
 
 if __name__ == "__main__":

@@ -175,6 +175,18 @@ def test_the_page_knows_where_things_are() -> None:
             assert (SOURCE / path).is_dir() or (SOURCE / f"{path}.py").is_file(), path
 
 
+def test_only_front_doors_have_many_parameters() -> None:
+    found = {
+        f"{module}.{node.name}"
+        for module in MODULES
+        for node in ast.walk(parse(module))
+        if isinstance(node, ast.FunctionDef)
+        and len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]) > 12
+        and node.name != "__init__"
+    }
+    assert found == {"cli.comparisons.compare", "comparison.compare.compare", "training.loop.fit"}
+
+
 def test_public_names_are_explained_by_running_examples() -> None:
     names = graph_transplant.__all__
     assert len(set(names)) == len(names)

@@ -238,7 +238,8 @@ def test_relative_links_resolve() -> None:
 
 
 def test_deviations_in_the_source_and_on_the_page_are_the_same() -> None:
-    source = "\n".join(text_of(path) for path in (ROOT / "src").rglob("*.py"))
+    folders = (ROOT / "src", ROOT / "reproduction")
+    source = "\n".join(text_of(path) for folder in folders for path in folder.rglob("*.py"))
     marked = re.findall(r"Deviation: ([a-z0-9]+(?:-[a-z0-9]+)*)\.", source)
     told = re.findall(r"^`([a-z0-9-]+)`(?: \(`[a-z-]+`\))?$", text_of(DOCS / "deviations.md"), re.M)
     assert len(marked) == source.count("Deviation:"), "write `Deviation: some-key. What and why`"

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -111,3 +112,23 @@ def test_every_requirement_has_a_tested_version_in_its_range() -> None:
     # The torch that setup installs first is the tested one.
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.findall(r"torch==(\S+)", makefile) == [CONSTRAINTS["torch"]]
+
+
+def test_workflows_and_hooks_run_what_the_makefile_runs() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    workflows = {
+        path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in (ROOT / ".github" / "workflows").glob("*.yml")
+    }
+    assert workflows.keys() == {"tests", "docs", "release"}
+    jobs = [job for workflow in workflows.values() for job in workflow["jobs"].values()]
+    commands = "\n".join(step.get("run", "") for job in jobs for step in job["steps"])
+    targets = re.findall(r"\bmake (\w+)", commands)
+    assert set(targets) == {"setup", "check", "test", "docs"}
+    assert set(targets) <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    pythons = workflows["tests"]["jobs"]["ranges"]["strategy"]["matrix"]["python"]
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    (repository,) = config["repos"]
+    for hook in repository["hooks"]:
+        assert f"\t{hook['entry'].replace('.venv/bin', '$(BIN)')}\n" in makefile

@@ -6,9 +6,10 @@ line) does not import torch.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from graph_transplant.utils.lazy import lazy
 
 if TYPE_CHECKING:
     from graph_transplant import augment, datasets, figures, transforms
@@ -25,24 +26,6 @@ if TYPE_CHECKING:
     from graph_transplant.results.results import Results, read_results
     from graph_transplant.sklearn import GraphTransplantClassifier, GraphTransplantRegressor
     from graph_transplant.training import TensorBoard, augmented_loss, evaluate, fit
-
-_NAMES = {
-    "augment": "Augmentation GraphTransplant",
-    "comparison.compare": "compare",
-    "config": "TrainConfig",
-    "data": "GraphStore",
-    "datasets": "load stream",
-    "errors": "DataError GraphTransplantError",
-    "methods": "METHODS",
-    "models": "TrainedModel explain train",
-    "nn": "GraphClassifier",
-    "nn.saliency": "NodeSaliency",
-    "results.results": "Results read_results",
-    "sklearn": "GraphTransplantClassifier GraphTransplantRegressor",
-    "training": "augmented_loss TensorBoard evaluate fit",
-}
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_SUBPACKAGES = ("augment", "datasets", "figures", "transforms")
 
 __all__ = [
     "METHODS",
@@ -81,15 +64,25 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0+unknown"
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    if name in _SUBPACKAGES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy(
+    __name__,
+    {
+        "augment": "Augmentation GraphTransplant",
+        "comparison.compare": "compare",
+        "config": "TrainConfig",
+        "data": "GraphStore",
+        "datasets": "load stream",
+        "errors": "DataError GraphTransplantError",
+        "methods": "METHODS",
+        "models": "TrainedModel explain train",
+        "nn": "GraphClassifier",
+        "nn.saliency": "NodeSaliency",
+        "results.results": "Results read_results",
+        "sklearn": "GraphTransplantClassifier GraphTransplantRegressor",
+        "training": "augmented_loss TensorBoard evaluate fit",
+    },
+    modules=("augment", "datasets", "figures", "transforms"),
+)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,13 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, Final, NamedTuple
 
+__all__ = [
+    "DataError",
+    "GraphTransplantError",
+    "Skipped",
+    "SkippedRows",
+]
+
 _SHOWN: Final = 100
 _LONGEST_REASON: Final = 300
 

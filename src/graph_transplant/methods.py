@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from graph_transplant.augment.base import Augmentation
 
 
+__all__ = [
+    "METHODS",
+    "Method",
+    "expand_methods",
+    "method_name",
+    "parse_method",
+    "search_space",
+]
+
 Value = float | int | str
 Augmentations = tuple["Augmentation", ...]
 Role = Literal["reference", "method", "rival", "ablation", "control", "baseline"]

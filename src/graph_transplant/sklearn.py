@@ -48,6 +48,11 @@ from graph_transplant.models.fitting import BALANCED, train
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.training.defaults import unused_edge_features
 
+__all__ = [
+    "GraphTransplantClassifier",
+    "GraphTransplantRegressor",
+]
+
 Names = Sequence[str] | None
 
 # Fields of TrainConfig with another name in scikit-learn, and those that are not parameters.

@@ -23,6 +23,18 @@ from graph_transplant.data.targets import Loss, batch_targets, targets_of
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.nn import Prediction
 
+__all__ = [
+    "DropEdges",
+    "DropNodes",
+    "MaskNodes",
+    "MixCollate",
+    "NodeSam",
+    "PerturbEdges",
+    "RandomSubgraph",
+    "SwapOpenTriads",
+    "soft_targets",
+]
+
 
 class _WorkerGenerator(torch.Generator):
     """The generator of a ``DataLoader`` worker."""

@@ -184,7 +184,7 @@ def test_few_gradient_pairs_draw_the_same_edges_and_keep_the_expected_gradient()
     def gradient(predictor: EdgePredictor, seed: int) -> tuple[Tensor, TransplantPlan]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                "graph_transplant.augment.edge_predictor.choice.sample_distinct",
+                "graph_transplant.augment.edge_predictor.sampling.sample_distinct",
                 lambda limit, count, rng: np.sort(random(seed).permutation(limit)[:count]),
             )
             # The same noise every time; the pairs that carry the gradient differ.

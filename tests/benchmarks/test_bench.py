@@ -80,6 +80,35 @@ def test_a_short_run_measures_every_contender_and_method(bench, monkeypatch, tmp
     assert "transplant-dp" in capsys.readouterr().out
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a CUDA device")
+def test_a_gpu_that_is_not_there_is_an_error(bench, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--device", "cuda"])
+    with pytest.raises(SystemExit) as end:
+        bench.main()
+    assert end.value.code == 2
+    assert "`device` cuda cannot be used here" in capsys.readouterr().err
+
+
+def test_the_clock_waits_for_a_gpu(bench, monkeypatch):
+    waited = []
+    monkeypatch.setattr(bench, "DEVICE", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    assert bench.now() <= bench.now()
+    assert waited == [torch.device("cuda")] * 2
+
+
+def test_two_commits_are_compared_by_medians():
+    def document(*ratios: float) -> dict[str, object]:
+        return {
+            "steps": {"motifs": {"ratios": dict(zip(("vanilla", "new"), ratios, strict=False))}}
+        }
+
+    (compare,) = imported("compare")
+    found = compare.table([document(0.5), document(0.4), document(0.9)], [document(0.6, 1.0)])
+    assert found.loc[("motifs", "vanilla")].to_dict() == {"before": 0.5, "now": 0.6, "change": 1.2}
+    assert len(found) == 1
+
+
 # ------------------------------------------------------------------ predictions
 
 

@@ -187,13 +187,15 @@ def test_entries_of_several_labels_turn_round_where_they_are_present() -> None:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[GraphStore, GraphStore]]:
     """The training and the validation graphs that ``fit`` is given."""
     given: list[tuple[GraphStore, GraphStore]] = []
-    fit = trial_module.fit
+    fit_with = trial_module.fit_with
 
-    def noted(model: Any, train: Any, validation: Any, *rest: Any, **options: Any) -> Any:
+    def noted(
+        config: Any, model: Any, train: Any, validation: Any, *rest: Any, **options: Any
+    ) -> Any:
         given.append((train, validation))
-        return fit(model, train, validation, *rest, **options)
+        return fit_with(config, model, train, validation, *rest, **options)
 
-    monkeypatch.setattr(trial_module, "fit", noted)
+    monkeypatch.setattr(trial_module, "fit_with", noted)
     return given
 
 

@@ -187,7 +187,7 @@ def test_what_a_data_set_cannot_be_judged_by_is_refused_before_anything_runs(
         (rings(halves, official=parts), precision, f"on the 5 test graphs .*: {NOT_BOTH}"),
         (many, {"split": "official"}, "rings comes without a split of its own"),
         (many, {"select": "best"}, "`select` must be one of none, validation;"),
-        (many, {"engine": "cloud"}, "`engine` must be one of local, ray, torchrun"),
+        (many, {"engine": "cloud"}, "`engine` must be one of local, ray"),
     ):
         with pytest.raises(GraphTransplantError, match=message):
             run(tmp_path, store, **arguments)

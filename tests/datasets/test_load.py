@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 
+from graph_transplant.config.datasets import cache_folder
 from graph_transplant.datasets import catalogue, jsonl, load, tables
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.sklearn import GraphTransplantClassifier
@@ -189,3 +191,16 @@ def test_paths_that_no_system_has(name: str) -> None:
     with pytest.raises(DataError) as caught:
         load(name)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folder of Linux")
+def test_the_cache_is_where_the_system_keeps_caches_unless_a_variable_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache_folder() == tmp_path / "cache"  # GRAPH_TRANSPLANT_CACHE
+    monkeypatch.delenv("GRAPH_TRANSPLANT_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_folder() == tmp_path / ".cache" / "graph-transplant"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "graph-transplant"

@@ -290,7 +290,7 @@ def copied_kernels(folder: Path, *modules: str) -> Path:
     """Copy some modules of the package's kernels, with an empty package around them."""
     kernels = folder / "graph_transplant" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("__init__", "arrays", "compiling", *modules):
+    for name in ("__init__", "arrays", *modules):
         shutil.copy(PACKAGE / "kernels" / f"{name}.py", kernels)
     (kernels.parent / "__init__.py").touch()
     return kernels
@@ -299,10 +299,10 @@ def copied_kernels(folder: Path, *modules: str) -> Path:
 TWO_KERNELS = """
 import subprocess, sys
 import numpy as np
-from graph_transplant.kernels import csr as structure, sampling as choice
-assert choice.share_of(10, 0.5) == 5
-assert structure.rows_of(np.array([0, 2, 3])).tolist() == [0, 0, 1]
-one = "from graph_transplant.kernels import sampling as choice; choice.share_of(10, 0.5)"
+from graph_transplant.kernels import csr, sampling
+assert sampling.share_of(10, 0.5) == 5
+assert csr.rows_of(np.array([0, 2, 3])).tolist() == [0, 0, 1]
+one = "from graph_transplant.kernels import sampling; sampling.share_of(10, 0.5)"
 subprocess.run([sys.executable, "-c", one], check=True)  # compiles in silence if nothing was kept
 """
 
@@ -311,7 +311,7 @@ subprocess.run([sys.executable, "-c", one], check=True)  # compiles in silence i
 def test_a_package_that_cannot_be_written_to(home_writable: bool, tmp_path: Path) -> None:
     # The machine code is then kept in the user's cache folder, or nowhere. Files in the place of
     # folders stop even root, for whom permissions mean nothing.
-    kernels, home = copied_kernels(tmp_path / "path", "choice", "structure"), tmp_path / "home"
+    kernels, home = copied_kernels(tmp_path / "path", "sampling", "csr"), tmp_path / "home"
     (kernels / "__pycache__").touch()
     if home_writable:
         home.mkdir()
@@ -373,7 +373,7 @@ EVERY_METHOD = """
 import warnings
 import torch
 import graph_transplant as gt
-from graph_transplant.augment import CleanPass, build_method, unsupported_reason as refusal
+from graph_transplant.augment import CleanPass, build_method, unsupported_reason
 from graph_transplant.data import GraphBatch
 from helpers.strategies import generator, graphs_of, random_batch
 
@@ -389,7 +389,7 @@ for seed in range(4):
     model = gt.GraphClassifier.for_data(store, seed=0, **network)
     graphs = GraphBatch.from_pyg(batch)
     for name in gt.METHODS:
-        if refusal(name, model, store) is None:
+        if unsupported_reason(name, model, store) is None:
             for augmentation in build_method(name, model):
                 augmentation.prepare(store, generator(0))
                 clean = CleanPass(graphs, torch.eye(12), model.run(graphs))

@@ -226,7 +226,7 @@ def test_bounds_are_the_conformal_quantile() -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out of a training what takes longest and has no say in uncertainty."""
-    for name in ("fitting.saliency_quality", "measuring.bootstrap_intervals"):
+    for name in ("fitting.saliency_quality", "evaluate.bootstrap_intervals"):
         monkeypatch.setattr(f"graph_transplant.models.{name}", lambda *_, **__: {})
 
 

@@ -12,10 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from graph_transplant.cli.inputs import DataOptions
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.figures import CHARTS, Chart, networks
-from graph_transplant.report import notebook_html, render_across, render_report, write_report
-from graph_transplant.results.average_ranks import across
+from graph_transplant.report import notebook_html, render_report, write_report
 from graph_transplant.results.calls import READING, Asked, Call
 from graph_transplant.results.results import Results
 from helpers.made_up_records import (
@@ -26,9 +24,7 @@ from helpers.made_up_records import (
     PLAIN,
     UNSURE,
     WORSE,
-    judged_by,
     made_up,
-    on,
 )
 from helpers.page_samples import NASTY, Page, check_harmless, check_self_contained, golden, rich
 
@@ -347,33 +343,3 @@ def test_notebooks_show_verdict_table_and_picture() -> None:
     assert page.values("alt") == ["Difference to vanilla"]
     (source,) = page.values("src")
     assert base64.b64decode(source.partition("base64,")[2])[:4] == b"\x89PNG"
-
-
-def test_the_page_across_data_sets() -> None:
-    sets = [
-        Results(on(name, two(), made_up("worse", WORSE))) for name in ("A", "B", NASTY["script"])
-    ]
-    page = check_self_contained(render_across(across(sets), sets))
-    assert "No method is shown to be better than vanilla across 3 data sets" in page.text
-    assert "drop-nodes 1.00 3 : 0 : 0 +10.4" in page.text
-    assert "Average ranks" in page.text
-    assert page.values("class").count("ranking sortable") == 3
-    with pytest.raises(GraphTransplantError, match="needs at least one model"):
-        render_across([], sets)
-    # A finding with one network is not told of all, and R² is a plain number. Names of own models
-    # are written as given.
-    both = [*two(), *two(model="mine", test={"accuracy": 0.5})]
-    many = [Results(on(name, both)) for name in "ABCDEFG"]
-    page = Page(render_across(across(many), many))
-    assert page.text.startswith(" drop-nodes beats vanilla across 7 data sets with gcs Comparison")
-    assert " GCS " in page.text
-    assert " mine " in page.text
-    assert "MINE" not in page.text
-    numbers = [
-        Results(on(name, judged_by("r2", "vanilla", PLAIN), judged_by("r2", "a", BETTER)))
-        for name in "AB"
-    ]
-    page = Page(render_across(across(numbers), numbers))
-    assert "Difference p a 1.00 2 : 0 : 0 +0.104 0.500" in page.text
-    assert "Mean test scores, the best" in page.text
-    assert "0.684" in page.text

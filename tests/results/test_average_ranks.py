@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,6 +80,11 @@ def test_everything_by_hand() -> None:
     ]
     assert good.difference == pytest.approx(np.median(walsh))
     assert found.left_out == ()
+    frame = found.frame
+    assert frame["method"].tolist() == ["good", "mixed", "vanilla"]
+    assert frame["rank"].tolist() == [1.0, 2.5, 2.5]
+    assert frame["wins"].tolist() == [8, 4, pd.NA]
+    assert frame["p_holm"].tolist()[:2] == [good.p_holm, mixed.p_holm]
     assert found.sentence == (
         "Over 8 data sets with gcs, good has the best average rank, 1.00 among 3 methods. "
         "The methods differ (Friedman's test, p < 0.001). "

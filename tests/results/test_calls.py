@@ -237,8 +237,6 @@ def test_damaged_calls_are_named(content: str, tmp_path: Path) -> None:
         {"options": {"epochs=1, out='x'); exit(": 1}},
         {"objects": ["a b"]},
         {"asked": {}},
-        {"processes": [1, 0]},
-        {"processes": 3},
     ],
 )
 def test_calls_of_another_kind_are_damage(change: dict[str, Any], tmp_path: Path) -> None:
@@ -254,9 +252,20 @@ def test_calls_of_a_newer_version_are_refused_by_name(tmp_path: Path) -> None:
     remember_call(tmp_path, Call("motifs", asked=Asked(("vanilla",))), fresh=False)
     content = json.loads((tmp_path / CALLS).read_text())
     assert read_calls(tmp_path) == (Call("motifs", asked=Asked(("vanilla",))),)
-    (tmp_path / CALLS).write_text(json.dumps(content | {"format": 2, "version": "9.1", "calls": 3}))
+    (tmp_path / CALLS).write_text(json.dumps(content | {"format": 3, "version": "9.1", "calls": 3}))
     with pytest.raises(GraphTransplantError, match=r"graph-transplant 9\.1.*upgrade"):
         read_calls(tmp_path)
+
+
+def test_calls_under_torchrun_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    remember_call(tmp_path, Call("motifs", options={"epochs": 3}), fresh=False)
+    content = json.loads((tmp_path / CALLS).read_text())
+    (entry,) = content["calls"]
+    entry["options"]["engine"] = "torchrun"
+    entry["processes"] = [4, 2]
+    (tmp_path / CALLS).write_text(json.dumps(content | {"format": 1}))
+    (call,) = read_calls(tmp_path)
+    assert call.compare() == "graph-transplant compare motifs --epochs 3"
 
 
 def test_options_are_written_as_the_command_line_reads_them() -> None:
@@ -269,14 +278,13 @@ def test_options_are_written_as_the_command_line_reads_them() -> None:
             "group_duplicates": False,
             "balance": True,
             "attack": [0.1, 0.2],
-            "engine": "torchrun",
+            "engine": "ray",
         },
-        processes=(4, 2),
     )
     assert call.compare() == (
-        "torchrun --nproc-per-node 2 --nnodes 2 -m graph_transplant compare -x.csv "
+        "graph-transplant compare -x.csv "
         "--target 'a,b c' --largest-fragment --models gin,gcn --select --group-duplicates=false "
-        "--balance --attack 0.1,0.2 --engine torchrun"
+        "--balance --attack 0.1,0.2 --engine ray"
     )
     # What the command line cannot express is written in Python.
     assert Call("t.csv", {"target": ["a,b", "c"]}).compare() == (

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR, ReduceLROnPlateau
 
 import graph_transplant as gt
 from graph_transplant.augment import DropNodes, build_method
+from graph_transplant.config import FitConfig
 from graph_transplant.config.recipes import RECIPES
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.methods import METHODS
 from graph_transplant.training import EpochLog, FitResult, checkpoint, loop
-from graph_transplant.training.checkpoint import settings_of
+from graph_transplant.training.checkpoint import CheckpointError, settings_of
+from graph_transplant.training.loop import fit_with
 from helpers.foreign_models import Foreign
 from helpers.strategies import generator, motifs_for, random_batch, rings_and_stars
 
@@ -223,6 +225,41 @@ def test_a_killed_process_leaves_a_checkpoint_to_go_on_from(tmp_path: Path) -> N
     assert_same(train(two(), "transplant-ep"), resumed)
 
 
+def whole(returned: Tensor) -> Tensor:
+    return returned
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    # After four of seven epochs, written before `FitConfig` and before `output` was recorded.
+    file, seen = tmp_path / "run", []
+    file.write_bytes((Path(__file__).parents[1] / "golden" / "checkpoint-2.pt").read_bytes())
+    given: dict[str, Any] = {
+        "optimizer": SGD,
+        "scheduler": partial(ExponentialLR, gamma=0.5),
+        "class_weight": torch.tensor([1.0, 3.0]),
+        "graph_weight": [1.0, 2.0] * 6,
+        "balance": True,
+        "metric": "auroc",
+        "ties": "loss",
+        "output": whole,
+        "hidden": 4,
+    }
+    result, _ = train(
+        two(),
+        "drop-nodes",
+        checkpoint=file,
+        callbacks=[lambda log: seen.append(log.epoch)],
+        **given,
+    )
+    assert seen == [5, 6, 7]
+    uninterrupted, _ = train(two(), "drop-nodes", **given)
+    for name in ("train_loss", "validation_loss", "learning_rate"):
+        losses, expected = (
+            [getattr(log, name) for log in run.history] for run in (result, uninterrupted)
+        )
+        assert losses == pytest.approx(expected, rel=1e-4)
+
+
 # ------------------------------------------------------------------ what is refused
 
 
@@ -263,6 +300,34 @@ def test_the_checkpoint_of_another_training_is_refused(
     ):
         train(**{**given, **settings})
     assert file.read_bytes() == begun
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _WithAnother(FitConfig):
+    another: float = 0.5
+
+
+def test_an_option_that_is_added_belongs_to_a_training(tmp_path: Path) -> None:
+    store, file = two(), tmp_path / "run"
+
+    def trained(**options: Any) -> FitResult:
+        model = gt.GraphClassifier.for_data(store, hidden=4, layers=1, seed=0)
+        config = _WithAnother(seed=0, epochs=1, **options)
+        return fit_with(config, model, store, store, checkpoint=file)
+
+    for _ in range(2):
+        trained(another=0.5)
+    with pytest.raises(CheckpointError, match=r"`another` is 0\.5 there and 0\.7 here"):
+        trained(another=0.7)
+
+
+def test_the_output_belongs_to_a_training(tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    train(two(), checkpoint=file, output=whole)
+    with pytest.raises(
+        CheckpointError, match=r"`output.function` is .whole. there and .focal. here"
+    ):
+        train(two(), checkpoint=file, output=focal)
 
 
 def test_settings_in_containers_belong_to_a_training() -> None:

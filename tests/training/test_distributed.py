@@ -6,34 +6,25 @@ PORTS``.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import math
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
 
 import graph_transplant as gt
 from graph_transplant.augment import Augmentation, VirtualEmbeddings, build_method
-from graph_transplant.comparison.engines import (
-    Execution,
-    check_engine,
-    join_group,
-    lead_or_serve,
-    run_trials,
-)
-from graph_transplant.comparison.progress import Reporter
-from graph_transplant.comparison.run_trial import TrialContext
-from graph_transplant.config.compare import Settings
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.results.record import Trial
 from graph_transplant.training import EpochLog, FitResult, loop
 from graph_transplant.training import step as steps
 from helpers.foreign_models import Foreign
@@ -102,81 +93,57 @@ def training_results() -> dict[str, Any]:
     return found
 
 
-SETTINGS = Settings(folds=3, epochs=4, batch_size=16, hidden=16, shards=2, learning_rate=0.01)
-TRIALS = [
-    Trial("vanilla", "gcs", 2, 0, 0),
-    Trial("transplant-ep", "gcs", 2, 0, 1, label_noise=0.25, train_fraction=0.75),
-]
+@contextlib.contextmanager
+def group() -> Iterator[None]:
+    """Join the other process."""
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=LIMIT))
+    try:
+        yield
+        distributed.barrier()
+    finally:
+        distributed.destroy_process_group()
 
 
-class Reporting(Reporter):
-    """Remembers what it hears, and may interrupt."""
+def kept(checkpoint: Path, limit: int = 100) -> dict[str, Any]:
+    """Train with a checkpoint, and interrupt the training in the epoch ``limit``."""
+    heard: list[int] = []
 
-    def __init__(self, limit: int = 100) -> None:
-        self.heard: list[str] = []
-        self.limit = limit
-
-    def trial_started(self, trial: Trial) -> None:
-        self.heard.append(trial.method)
-
-    def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
-        self.heard.append(f"{epoch}/{epochs}")
-        if len(self.heard) == self.limit:
+    def hear(log: EpochLog) -> None:
+        heard.append(log.epoch)
+        if log.epoch == limit:
             raise KeyboardInterrupt("enough")
 
-
-def run_engine(
-    folder: Path,
-    trials: Sequence[Trial] = TRIALS,
-    reporter: Reporter | None = None,
-    settings: Settings = SETTINGS,
-    other: int = 60,
-) -> list[dict[str, Any]]:
-    """Lead or serve; return the records, of which only the leading process has any."""
-    records: list[dict[str, Any]] = []
-
-    def lead() -> int:
-        store = shapes()
-        for trial in trials:  # work may be sent several times
-            job = TrialContext(settings, store.fingerprint(), "shapes")
-            heard = reporter or Reporter()
-            run_trials(
-                Execution(
-                    store,
-                    [trial],
-                    job,
-                    lambda done: records.append(done.record),
-                    heard,
-                    scratch=folder,
-                ),
-                "torchrun",
-            )
-        return 0
-
-    with join_group():
-        lead_or_serve(lead, lambda: shapes(other))
-    return records
+    model = classifier()
+    augment = build_method("transplant-ep", model, seed=1)
+    with group():
+        given: dict[str, Any] = {"epochs": 4, "callbacks": [hear], "checkpoint": checkpoint}
+        said = message_of(lambda: fitted(model, augment, **given))
+    return {"heard": heard, "said": said, "weights": [m.state_dict() for m in (model, *augment)]}
 
 
 def message_of(action: Callable[[], Any]) -> str:
     """The message of the error that something raises."""
     try:
         action()
-    except (RuntimeError, GraphTransplantError, KeyboardInterrupt) as problem:
+    except (RuntimeError, GraphTransplantError, KeyboardInterrupt, ZeroDivisionError) as problem:
         return f"{type(problem).__name__}: {problem}"
     return "nothing was raised"
 
 
-def failing(folder: Path, action: Callable[[], Any], *, where: int) -> str:
+def failing(action: Callable[[], Any], *, where: int) -> str:
     """Let one of the processes do something in the middle of a step."""
     plain = steps.step_losses
 
     def step(*given: Any, **named: Any) -> Any:
-        return action() if torch.distributed.get_rank() == where else plain(*given, **named)
+        return action() if distributed.get_rank() == where else plain(*given, **named)
+
+    def train() -> None:
+        with group():
+            fitted(classifier(), ())
 
     steps.step_losses = step
     try:
-        return message_of(lambda: run_engine(folder))
+        return message_of(train)
     finally:
         steps.step_losses = plain
 
@@ -193,22 +160,16 @@ def main(folder: Path, ports: Sequence[str]) -> None:
         torch.save(found, folder / f"{rank}.pt")
 
     def trainings() -> dict[str, Any]:
-        with join_group() as joined:
-            assert (joined, torch.get_num_threads()) == (rank, 1)
+        with group():
             return training_results()
 
     part("fit", trainings)
-    assert torch.get_num_threads() == 2
-    kept = folder / "kept"
     loop.CHECKPOINT_SECONDS = 0.0
-    undisturbed, stopped, resumed = Reporting(), Reporting(limit=4), Reporting()
-    part("records", lambda: run_engine(folder / "undisturbed", reporter=undisturbed))
-    part("stopped", lambda: message_of(lambda: run_engine(kept, reporter=stopped)))
-    part("resumed", lambda: run_engine(kept, reporter=resumed))
-    found["heard"] = [undisturbed.heard, stopped.heard, resumed.heard]
-    part("other data", lambda: message_of(lambda: run_engine(folder, other=58)))
-    part("failed", lambda: failing(folder, lambda: 1 / 0, where=1))
-    part("gone", lambda: failing(folder, lambda: os._exit(9), where=1))
+    part("undisturbed", lambda: kept(folder / "undisturbed.pt"))
+    part("stopped", lambda: kept(folder / "kept.pt", limit=3))
+    part("resumed", lambda: kept(folder / "kept.pt"))
+    part("failed", lambda: failing(lambda: 1 / 0, where=1))
+    part("gone", lambda: failing(lambda: os._exit(9), where=1))
 
 
 # ------------------------------------------------------------------ the tests
@@ -234,7 +195,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two processes found."""
     folder = tmp_path_factory.mktemp("two")
     common = {**os.environ, **QUICK_LOOKUP, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-    command = [sys.executable, __file__, str(folder), *free_ports(8)]
+    common["PYTHONPATH"] = os.pathsep.join(sys.path)  # the helpers of the tests
+    command = [sys.executable, __file__, str(folder), *free_ports(6)]
     files = [folder / f"{rank}.txt" for rank in range(2)]
     processes = []
     try:
@@ -272,49 +234,26 @@ def test_all_processes_end_with_the_same_weights_and_learn(name: str, two: Any) 
 def test_what_ends_one_process_ends_all_and_is_told(two: Any) -> None:
     here, there = two
     assert here["fit"]["callback"] == "KeyboardInterrupt: enough"
-    assert there["fit"]["callback"].startswith("EndedElsewhereError")
+    assert there["fit"]["callback"].startswith("PeerFailedError")
     assert (here["fit"]["shown"], there["fit"]["shown"]) == ([1, 2], [])
     for found in two:
         assert "the training loss is not a finite number in epoch 1" in found["fit"]["not finite"]
-    reason = f"trial {TRIALS[0]} failed: ZeroDivisionError: division by zero"
-    assert there["failed"] == f"TrialError: {reason}"
-    assert there["other data"].startswith(
-        "GraphTransplantError: process 1 loaded different data than process 0"
-    )
-    for name in ("failed", "other data", "gone"):
-        assert here[name].startswith("EndedElsewhereError: another process of the group has ended")
+    assert there["failed"] == "ZeroDivisionError: division by zero"
+    for name in ("failed", "gone"):
+        assert here[name] != "nothing was raised"
 
 
-def test_the_first_process_has_the_records(two: Any) -> None:
-    assert two[1]["records"] == []
-    assert [Trial.of_record(record) for record in two[0]["records"]] == TRIALS
-    for record in two[0]["records"]:
-        assert record["settings"]["shards"] == 2
-        assert record["validation"]["accuracy"] >= 0.5
-    epochs = ["1/4", "2/4", "3/4", "4/4"]
-    assert two[0]["heard"][0] == ["vanilla", *epochs, "transplant-ep", *epochs]
-    assert two[1]["heard"][0] == []
-
-
-def test_a_trial_that_was_stopped_goes_on_from_its_checkpoint(two: Any) -> None:
-    assert two[0]["stopped"] == "KeyboardInterrupt: enough"
-    assert two[1]["stopped"].startswith("EndedElsewhereError: another process of the group ended")
-    _, stopped, resumed = two[0]["heard"]
-    assert stopped == ["vanilla", "1/4", "2/4", "3/4"]
-    assert resumed[:3] == ["vanilla", "3/4", "4/4"]
-    for record, other in zip(two[0]["records"], two[0]["resumed"], strict=True):
-        assert record | {"seconds": 0, "cost": 0} == other | {"seconds": 0, "cost": 0}
-
-
-def test_without_torchrun_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("RANK", "0")
-    message = r"not set: WORLD_SIZE, MASTER_ADDR, MASTER_PORT\): start it with `torchrun"
-    with pytest.raises(GraphTransplantError, match=message), join_group():
-        pass
-    with pytest.raises(GraphTransplantError, match="engine torchrun needs the processes"):
-        check_engine("torchrun", None)
+def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(two: Any) -> None:
+    here, there = two
+    assert here["stopped"]["said"] == "KeyboardInterrupt: enough"
+    assert there["stopped"]["said"].startswith("PeerFailedError: another process of the group")
+    assert here["stopped"]["heard"] == [1, 2, 3]
+    assert here["resumed"]["heard"] == [3, 4]
+    assert there["resumed"]["heard"] == []
+    for found in two:
+        pairs = zip(found["undisturbed"]["weights"], found["resumed"]["weights"], strict=True)
+        for one, other in pairs:
+            assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 def torchrun(*words: str) -> str:
@@ -332,15 +271,6 @@ def torchrun(*words: str) -> str:
     return done.stdout
 
 
-def test_a_comparison_under_torchrun(tmp_path: Path) -> None:
-    words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--epochs", "1"]
-    words += ["--layers", "1", "--engine", "torchrun", "--out", str(tmp_path)]
-    printed = torchrun("-m", "graph_transplant", *words)
-    assert printed.count("report.html") == 1, "one process prints"
-    assert (tmp_path / "records.jsonl").read_text().count('"shards":2') == 3
-    assert not (tmp_path / ".checkpoints").exists()
-
-
 def test_example_runs() -> None:
     printed = torchrun(str(ROOT / "examples" / "distributed.py"), "--epochs", "3")
     *epochs, last = printed.splitlines()
@@ -352,5 +282,5 @@ def test_example_runs() -> None:
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(LIMIT, exit=True)
-    torch.set_num_threads(2)  # joining a group must set its own number, and set this one again
+    torch.set_num_threads(1)
     main(Path(sys.argv[1]), sys.argv[2:])

@@ -6,6 +6,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
 
 import graph_transplant as gt
 from graph_transplant.augment import CleanPass, OriginalGraphs, build_method
+from graph_transplant.config import FitConfig
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.training import EpochLog, Evaluation, FitResult, loop
 from helpers.processes import run_ranks
@@ -199,8 +201,32 @@ def test_augmentations_go_back_to_the_best_epoch_too(run: Callable[..., FitResul
 def test_the_protocol_is_the_papers() -> None:
     expected = {"epochs": 1000, "batch_size": 128, "learning_rate": 5e-4, "clip_norm": 2.0}
     expected |= {"stop_patience": 1500, "decay_patience": 1000, "patience_unit": "iterations"}
-    defaults = {name: each.default for name, each in inspect.signature(gt.fit).parameters.items()}
-    assert expected.items() <= defaults.items()
+    assert expected.items() <= vars(FitConfig(seed=0)).items()
+
+
+def test_the_signature_of_fit_spells_out_every_option() -> None:
+    parameters = inspect.signature(gt.fit).parameters
+    training = inspect.signature(loop.fit_with).parameters.keys() - {"config"}
+    spelled = {name: each.default for name, each in parameters.items() if name not in training}
+    defaults = {option.name: option.default for option in fields(FitConfig)}
+    assert spelled == defaults | {"seed": inspect.Parameter.empty}
+    assert list(spelled) == list(defaults)
+
+
+def test_a_training_can_be_written_with_its_steps() -> None:
+    store, config = motifs(20), FitConfig(seed=0, epochs=3, batch_size=8)
+    fitted, model = model_for(store), model_for(store)
+    result = gt.fit(fitted, store, store, gt.GraphTransplant(), seed=0, epochs=3, batch_size=8)
+    run = loop.start(model, store, store, gt.GraphTransplant(), config)
+    logs = []
+    with torch.random.fork_rng():
+        while not run.finished:
+            losses = loop.train_epoch(run)
+            logs.append(loop.end_epoch(run, losses, loop.validate(run)))
+    run.restore_best()
+    assert same(fitted.state_dict(), model.state_dict())
+    assert [log.train_loss for log in logs] == [log.train_loss for log in result.history]
+    assert run.best_epoch == result.best_epoch
 
 
 # ------------------------------------------------------------------ the metric

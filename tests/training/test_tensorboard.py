@@ -16,7 +16,6 @@ import graph_transplant as gt
 from graph_transplant.augment import build_method
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.training import EpochLog, TensorBoard
-from graph_transplant.training.tensorboard import check_directory, write_record
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -33,28 +32,6 @@ def log(epoch: int, **fields: Any) -> EpochLog:
     names = [one.name for one in dataclasses.fields(EpochLog)]
     whole = {"epoch": epoch, "iterations": epoch, "measurements": {}}
     return EpochLog(**{**dict.fromkeys(names, 0.5), **whole, **fields})
-
-
-def record(**fields: Any) -> dict[str, Any]:
-    return {
-        "data": "motifs",
-        "method": "transplant-ep",
-        "model": "gcs",
-        "layers": 3,
-        "repeat": 0,
-        "fold": 1,
-        "curve": [
-            {"epoch": 1, "train_loss": 1.5, "validation_loss": None, "validation_score": 0.25},
-            {
-                "epoch": 2,
-                "train_loss": 1.25,
-                "validation_loss": 1.0,
-                "validation_score": 0.5,
-                "measurements": {"edge_predictor_accuracy": 0.875},
-            },
-        ],
-        **fields,
-    }
 
 
 def test_every_epoch_of_a_training_is_drawn(tmp_path: Path) -> None:
@@ -111,37 +88,10 @@ def test_members_of_an_ensemble_are_runs_of_their_own(tmp_path: Path) -> None:
         assert [step for step, _ in scalars(folder)["loss/train"]] == [1, 2]
 
 
-def test_a_record_becomes_a_run(tmp_path: Path) -> None:
-    for last in (1.25, 1.0):  # another record of the trial replaces the first
-        full = record(label_noise=0.2)
-        full["curve"][1]["train_loss"] = last
-        write_record(full, tmp_path)
-    assert scalars(tmp_path / "motifs/gcs-3/transplant-ep/repeat0-fold1-label_noise0.2") == {
-        "loss/train": [(1, 1.5), (2, 1.0)],
-        "loss/validation": [(2, 1.0)],
-        "validation/score": [(1, 0.25), (2, 0.5)],
-        "measurements/edge_predictor_accuracy": [(2, 0.875)],
-    }
-
-
-def test_names_of_data_and_methods_stay_in_the_directory(tmp_path: Path) -> None:
-    inside = tmp_path / "runs"
-    for name in ("..", "../../out", "/etc", "", ".hidden", "a/b", "ü ber"):
-        for field in ("data", "method"):
-            write_record(record(**{field: name}), inside)
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-    assert {len(path.relative_to(inside).parts) for path in inside.rglob("events*")} == {5}
-
-
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    for write in (
-        lambda: TensorBoard(tmp_path / "taken" / "run")(log(1)),
-        lambda: write_record(record(), tmp_path / "taken"),
-        lambda: check_directory(tmp_path / "taken"),
-    ):
-        with pytest.raises(GraphTransplantError, match=r"cannot write .*taken"):
-            write()
+    with pytest.raises(GraphTransplantError, match=r"cannot write .*taken"):
+        TensorBoard(tmp_path / "taken" / "run")(log(1))
     assert (tmp_path / "taken").read_text() == "a file"
 
 
@@ -151,5 +101,3 @@ def test_a_missing_extra_is_said_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     message = r"needs the package tensorboard: pip install graph-transplant\[tensorboard\]"
     with pytest.raises(GraphTransplantError, match=message):
         TensorBoard(tmp_path)
-    with pytest.raises(GraphTransplantError, match=message):
-        write_record(record(), tmp_path)

@@ -24,6 +24,7 @@ from graph_transplant.augment import (
     build_method,
 )
 from graph_transplant.augment.pairing import Pairing
+from graph_transplant.config import FitConfig
 from graph_transplant.data import GraphBatch, GraphStore
 from graph_transplant.data.targets import (
     Loss,
@@ -59,7 +60,7 @@ from graph_transplant.results.examples import (
     write_example,
 )
 from graph_transplant.training.defaults import automatic_model
-from graph_transplant.training.loop import fit
+from graph_transplant.training.loop import fit_with
 from graph_transplant.utils.text import count as counted
 
 SMALL_NODES: Final = 60
@@ -362,7 +363,8 @@ def _train(
     (transplant,) = build_method(method, network, seed=seed)
     assert isinstance(transplant, GraphTransplant)
     transplant.check(network, targets)
-    fit(network, train, validation, transplant, seed=seed, epochs=epochs, progress=False)
+    config = FitConfig(seed=seed, epochs=epochs)
+    fit_with(config, network, train, validation, transplant, progress=False)
     what = "Saliency comes" if transplant.edge_predictor is None else "Saliency and edges come"
     how = (
         f"{what} from a small {conv} model trained for {counted(epochs, 'epoch')} on "

@@ -208,7 +208,10 @@ class Augmentation(nn.Module, ABC):
         return {}
 
 
-def as_augmentations(given: Any, must: str) -> tuple[Augmentation, ...]:
+_MUST = "`augment` must be an augmentation or several, such as gt.GraphTransplant()"
+
+
+def as_augmentations(given: Any, must: str = _MUST) -> tuple[Augmentation, ...]:
     """Return one or several augmentations as a tuple; ``must`` starts the error for other types."""
     one = isinstance(given, Augmentation | str) or not isinstance(given, Iterable)
     several = (given,) if one else tuple(given)

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from graph_transplant.baselines import BaselinePredictions, BaselineTask
 from graph_transplant.baselines.problems import quality
+from graph_transplant.config import FitConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale
-from graph_transplant.training.loop import evaluate, fit
+from graph_transplant.training.loop import evaluate, fit_with
 
 WIDTHS = (32, 128)
 EPOCHS = 1000
@@ -54,16 +55,17 @@ def fit_predict(given: BaselineTask) -> BaselinePredictions:
     train, validation, test, metric, balance, seed = given
     scale = TargetScale.of(train) if train.task == "regression" else None
     known, held_out = (part if scale is None else scale.apply(part) for part in (train, validation))
+    config = FitConfig(
+        seed=seed, epochs=EPOCHS, batch_size=32, learning_rate=1e-3, stop_patience=PATIENCE,
+        decay_patience=PATIENCE // 2, patience_unit="epochs", metric=metric, ties="loss",
+        balance=balance,
+    )  # fmt: skip
     best = None
     for width in WIDTHS:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = Perceptron(train, width)
-        fit(
-            model, known, held_out, seed=seed, epochs=EPOCHS, batch_size=32, learning_rate=1e-3,
-            stop_patience=PATIENCE, decay_patience=PATIENCE // 2, patience_unit="epochs",
-            metric=metric, ties="loss", balance=balance, progress=False,
-        )  # fmt: skip
+        fit_with(config, model, known, held_out, progress=False)
         said = [evaluate(model, part).logits for part in (validation, test)]
         if scale is not None:
             said = [scale.undo(part) for part in said]

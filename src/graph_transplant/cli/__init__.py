@@ -22,6 +22,7 @@ from graph_transplant.cli.output import (
     FAILED,
     INTERRUPTED,
     NO_READER,
+    gone,
     print_error,
     set_command,
 )
@@ -60,10 +61,7 @@ def run_app(
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if program == "graph-transplant" and words[:1] == ["paper"]:
-            raise GraphTransplantError(
-                "the paper's experiments are run from a checkout of the project: "
-                "`python -m reproduction`"
-            )
+            raise GraphTransplantError(gone("paper"))
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         if command in (*COMMANDS, app.default_command):
             name = command.__name__

@@ -9,19 +9,20 @@ from inspect import BoundArguments
 from pathlib import Path
 from typing import Any
 
-from graph_transplant.cli.output import split_list, split_numbers
+from graph_transplant.cli.output import gone, split_list, split_numbers
 from graph_transplant.config.compare import SPLITS
 from graph_transplant.config.datasets import SUFFIXES, check_data
-from graph_transplant.config.recipes import MODELS, READOUTS, RECIPES, SCALES, TIES, TRAINING_SPLITS
+from graph_transplant.config.fit import TIES
+from graph_transplant.config.recipes import MODELS, READOUTS, RECIPES, SCALES, TRAINING_SPLITS
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.methods import CLASSICAL, GROUPS, METHODS
 from graph_transplant.metrics import TASKS, selection_metrics
 from graph_transplant.utils.files import check_model, refuse_overwrite
 
 # Repeated from modules that import torch; a test checks that they are complete.
-ENGINES = ("local", "ray", "torchrun")
+ENGINES = ("local", "ray")
 
-FOLDERS = ("compare", "train")  # commands that write a folder, not a file
+FOLDERS = ("across", "compare", "train")  # commands that write a folder, not a file
 
 LISTS = {
     "layers": int,
@@ -59,6 +60,8 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
     given: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         given |= vars(value) if is_dataclass(value) else {name: value}
+    if given.get("engine") == "torchrun":
+        raise GraphTransplantError(gone("compare --engine torchrun"))
     choices = choices_of(command)
     for name, value in given.items():
         if name == "data" and value is not None:
@@ -85,11 +88,6 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
     if given.get("address") and engine != "ray":
         raise GraphTransplantError(
             f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
-        )
-    if engine == "torchrun" and not os.environ.get("RANK"):
-        raise GraphTransplantError(
-            "the engine torchrun needs the processes that torchrun starts: run "
-            "`torchrun --nproc-per-node 2 -m graph_transplant ...`"
         )
     if not given.get("validation", 0) + given.get("test", 0) < 1:
         raise GraphTransplantError(

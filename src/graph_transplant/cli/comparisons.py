@@ -1,21 +1,23 @@
-"""The commands that compare methods: ``compare``, ``report``, ``across`` and ``paper``."""
+"""The commands that compare methods: ``compare``, ``report`` and ``across``."""
 
 from __future__ import annotations
 
-import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.cli.inputs import NO_OPTIONS, DataOptions, load_data, tell_skipped
 from graph_transplant.cli.output import (
     cell,
+    gone,
+    note,
     output,
     plain_table,
-    print_error,
     print_files,
     progress_display,
     resumable,
@@ -24,8 +26,8 @@ from graph_transplant.cli.output import (
     split_numbers,
 )
 from graph_transplant.metrics import selection_metrics
-from graph_transplant.utils.files import SKIPPED, write_atomically
-from graph_transplant.utils.text import capital, listed, number, p_value
+from graph_transplant.utils.files import SKIPPED, folder_name, write_atomically
+from graph_transplant.utils.text import capital, listed, number, p_value, points
 
 if TYPE_CHECKING:
     from graph_transplant.results.results import Results
@@ -60,7 +62,7 @@ def compare(
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
-    tensorboard: Path | None = None,
+    tensorboard: Annotated[Path | None, Parameter(show=False)] = None,
     fresh: bool = False,
     out: Path | None = None,
     columns: DataOptions = NO_OPTIONS,
@@ -117,10 +119,9 @@ def compare(
             lies within this distance of zero; 0.01 is one point.
         seed: Seed for all randomness.
         workers: Number of trials to run in parallel, one core each.
-        engine: What runs the trials: local (processes on this machine), ray (a cluster), torchrun
-            (all its processes on one trial at a time, each with a share of every batch).
+        engine: What runs the trials: local (processes on this machine) or ray (a cluster).
         address: Address of the Ray cluster. [default: one is started on this machine]
-        tensorboard: Directory to log finished trials to, for TensorBoard.
+        tensorboard: Removed; see `GONE`.
         fresh: Start over; existing records are kept under another name.
         out: Directory for records, tables and report. [default: comparisons/DATA]
         columns: How the data are read.
@@ -139,46 +140,22 @@ def compare(
     }
 
     from graph_transplant.comparison.compare import compare as run
-    from graph_transplant.comparison.engines import TrialError, join_group, lead_or_serve
-    from graph_transplant.results.record import Record
-    from graph_transplant.training.tensorboard import check_directory, write_record
-    from graph_transplant.utils.files import folder_name
 
     directories: list[Path] = []
 
     def work() -> int:
         if tensorboard is not None:
-            check_directory(tensorboard)
+            note(gone("compare --tensorboard"))
         store = load_data(data, columns)
         directory = out or Path("comparisons") / folder_name(store.name)
         directories.append(directory)
         tell_skipped(store, directory / SKIPPED)
-
-        def log(record: Record) -> None:
-            if tensorboard is not None:
-                write_record(record, tensorboard)
-
-        results = run(store, **asked | {"out": directory, "reporter": progress_display(log)})
-        for record in results.records:  # including those of earlier runs
-            log(record)
+        results = run(store, **asked | {"out": directory, "reporter": progress_display()})
         results.check()
         print_results(results)
         return 0
 
-    def work_together() -> int:
-        with join_group() as rank:
-            try:
-                return lead_or_serve(work, lambda: load_data(data, columns))
-            except TrialError as problem:
-                if rank:
-                    print(problem.details, end="", file=sys.stderr)
-                    print_error(f"in process {rank}, {problem}")
-                raise
-
-    if engine != "torchrun":
-        return resumable(work, lambda: directories)
-    # Apart from failed trials, only the first process prints.
-    return resumable(work_together, lambda: directories, quiet=os.environ.get("RANK") != "0")
+    return resumable(work, lambda: directories)
 
 
 # The names come from the registry of metrics.
@@ -235,50 +212,61 @@ def report(
         print_files(output(), {out: "the tables"})
 
 
-def across(*directories: Path, select: bool = False, out: Path = Path("across.html")) -> None:
-    """Rank methods across several data sets and write a page with a critical-difference diagram.
+def across(*directories: Path, select: bool = False, out: Path | None = None) -> None:
+    """Rank methods across several data sets and test the ranks.
 
     Args:
         directories: Directories written by `graph-transplant compare` or `paper`, for at least two
             data sets.
         select: Report each method with the layers and parameters that have the best mean validation
             metric.
-        out: The page to write.
+        out: Folder for the critical-difference diagram of each model as SVG, with its numbers as
+            CSV. [default: none is written]
     """
-    from graph_transplant.report import render_across
+    from graph_transplant.figures import render_chart, write
     from graph_transplant.results.average_ranks import across as rank
     from graph_transplant.results.results import read_results
     from graph_transplant.results.sentences import join_verdicts
 
+    if out is not None and out.suffix == ".html":
+        note(gone("across --out PAGE.html"))
+        out = out.with_suffix("")
     every = [read_results(one, selection=selection(select)) for one in directories]
     ranked = rank(every)
-    write_atomically(out, render_across(ranked, every))
     console = output()
-    figures = ("mean rank", "wins", "ties", "losses", "p (Wilcoxon)", "p (Holm)")
+    figures = ("mean rank", "wins", "ties", "losses", "difference", "p (Wilcoxon)", "p (Holm)")
+    files: dict[Path, str] = {}
     for result in ranked:
         table = plain_table([f"method ({result.model})"], figures)
         against = {row.method: row for row in result.wilcoxon}
         for name, place in zip(result.methods, result.ranks, strict=True):
             row = against.get(name)
             counts = (row.wins, row.ties, row.losses) if row else (None,) * 3
+            gap = points if result.share else partial(number, sign=True)
             table.add_row(
                 Text(name),
                 number(place, 2),
                 *(cell(value, "d") for value in counts),
+                gap(row.difference) if row else "-",
                 p_value(row.p_value if row else None),
                 p_value(row.p_holm if row else None),
             )
         console.print()
         console.print(table)
         console.print(Text(result.sentence, style="bold"))
+        if out is not None:
+            chart = render_chart(result, "ranks", prefix=f"{folder_name(result.model)}-")
+            for path in write(chart, out) if chart else ():
+                files[path] = f"average ranks with {result.model}"
     console.print()
     verdicts = {group: one for results in every for group, one in results.verdicts.items()}
     console.print(Text(f"{capital(join_verdicts(verdicts))}.", style="bold"))
     for results in every:
         for text in results.notes:
             console.print(Text(f"{results.directory}: {text}", style="yellow"))
-    console.print()
-    print_files(console, {out: "the page"})
+    if files:
+        console.print()
+        print_files(console, files)
 
 
 def print_results(results: Results) -> None:
@@ -298,8 +286,8 @@ def print_results(results: Results) -> None:
         console.print(Text(where + verdict.sentence, style=style))
         if verdict.next:
             console.print(Text(where + verdict.next))
-    for note in results.notes:
-        console.print(Text(note, style="yellow"))
+    for text in results.notes:
+        console.print(Text(text, style="yellow"))
     console.print()
     if results.directory is not None:
         contents = {

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from graph_transplant.models import TrainedModel
-    from graph_transplant.training.checkpoint import EpochLog
+    from graph_transplant.training.state import EpochLog
 
 CHECKPOINT = ".checkpoint.pt"  # in the folder of the model
 STANDARD = "-"  # standard input or output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -16,8 +15,6 @@ from rich.text import Text
 
 from graph_transplant.comparison.progress import Display, Heartbeat, Plain, Reporter
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.results.calls import torchrun_words
-from graph_transplant.results.record import Record
 from graph_transplant.utils.text import plain
 
 Number = TypeVar("Number", bound=float)
@@ -47,11 +44,7 @@ def repeated_command() -> str:
     """Return the command that resumes the current one."""
     # `--fresh` would start over again.
     words = [word for word in _words if word.partition("=")[0] != "--fresh"]
-    processes = os.environ.get("WORLD_SIZE")
-    if not {"torchrun", "--engine=torchrun"} & set(words) or not processes:
-        return shlex.join([*_program.split(), *words])
-    count = os.environ.get("LOCAL_WORLD_SIZE", processes)
-    return shlex.join([*torchrun_words(int(processes), int(count)), *words])
+    return shlex.join([*_program.split(), *words])
 
 
 def in_options(message: str) -> str:
@@ -64,16 +57,13 @@ def in_options(message: str) -> str:
     return re.sub("`([a-z_]+)`", called, message)
 
 
-def resumable(
-    work: Callable[[], int], directories: Callable[[], Sequence[Path]], *, quiet: bool = False
-) -> int:
+def resumable(work: Callable[[], int], directories: Callable[[], Sequence[Path]]) -> int:
     """Run trials; if they fail or are interrupted, print what is kept and how to resume.
 
-    ``directories`` returns the directories of their records. ``quiet`` prints nothing.
+    ``directories`` returns the directories of their records.
     """
     from graph_transplant.comparison.engines import TrialError
     from graph_transplant.results.record_file import RecordStore
-    from graph_transplant.training.distributed import PeerFailedError as EndedElsewhereError
 
     def kept() -> str:
         places = directories()
@@ -83,19 +73,16 @@ def resumable(
 
     try:
         return work()
-    except (TrialError, EndedElsewhereError) as problem:
-        if not quiet:
-            if isinstance(problem, TrialError) and problem.details:
-                print(problem.details, file=sys.stderr)
-            print_error(f"{problem} ({kept()})")
+    except TrialError as problem:
+        if problem.details:
+            print(problem.details, file=sys.stderr)
+        print_error(f"{problem} ({kept()})")
         return FAILED
     except KeyboardInterrupt:
-        if not quiet:
-            print(
-                f"\nstopped; {kept()}. Run the same command again to continue:\n"
-                f"  {repeated_command()}",
-                file=sys.stderr,
-            )
+        print(
+            f"\nstopped; {kept()}. Run the same command again to continue:\n  {repeated_command()}",
+            file=sys.stderr,
+        )
         return INTERRUPTED
 
 
@@ -136,10 +123,33 @@ def note(text: str, style: str = "yellow") -> None:
     Console(stderr=True, highlight=False).print(shown, soft_wrap=True)
 
 
-def progress_display(then: Callable[[Record], None] = lambda record: None) -> Reporter:
-    """Return a progress display, live on a terminal; ``then`` is called after every trial."""
+GONE: Mapping[str, str] = {
+    "paper": (
+        "the paper's experiments are run from a checkout of the project, with "
+        "`python -m reproduction`"
+    ),
+    "compare --engine torchrun": (
+        "`--workers` and `--engine ray` run several trials at once; `gt.fit` still shares one "
+        "training among the processes of torchrun"
+    ),
+    "compare --tensorboard": (
+        "the page of the comparison has the curves; `gt.TensorBoard` is a callback of `gt.fit`, "
+        "and `train` has the option"
+    ),
+    "across --out PAGE.html": "`--out` names a folder for the diagrams and their numbers",
+}
+"""What earlier versions had, and what takes its place; an entry stays for one release."""
+
+
+def gone(what: str) -> str:
+    """Say that something has been removed, and what to use instead, in an error or a note."""
+    return f"{what!r} has been removed: {GONE[what]}"
+
+
+def progress_display() -> Reporter:
+    """Return a progress display, live on a terminal."""
     errors = Console(stderr=True, highlight=False)
-    return Display(errors, then) if errors.is_interactive else Plain(errors, then)
+    return Display(errors) if errors.is_interactive else Plain(errors)
 
 
 def heartbeat(text: str) -> Heartbeat:

@@ -1,4 +1,7 @@
 """Comparisons under one protocol: trials, records, engines, selection, statistics, verdicts.
 
-Import the modules directly: reading and analysing records does not need torch.
+The public name is :func:`graph_transplant.compare`; the command line imports modules from here
+before it needs torch.
 """
+
+__all__: list[str] = []

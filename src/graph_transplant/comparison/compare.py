@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +24,6 @@ from graph_transplant.comparison.engines import (
     CHECKPOINTS,
     Execution,
     check_engine,
-    group_size,
     run_trials,
 )
 from graph_transplant.comparison.progress import Reporter
@@ -73,8 +71,8 @@ from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
 from graph_transplant.results.selection import SELECTIONS, method_key
 from graph_transplant.results.verdict import EQUAL_WITHIN
-from graph_transplant.training.checkpoint import EpochLog
 from graph_transplant.training.defaults import automatic_model, metric_for, unused_edge_features
+from graph_transplant.training.state import EpochLog
 from graph_transplant.utils.files import (
     COMMANDS,
     SKIPPED,
@@ -177,8 +175,7 @@ def compare(
         equal_within: Methods are practically equal if the 95 % interval of their difference lies
             within this distance of zero; 0.01 is one point.
         workers: Number of trials to run in parallel on this machine.
-        engine: ``"local"`` processes, a ``"ray"`` cluster, or ``"torchrun"``, which runs one trial
-            at a time on all processes.
+        engine: ``"local"`` processes or a ``"ray"`` cluster.
         address: Address of the Ray cluster. (default: one is started on this machine)
         out: Directory for records, table, report and commands. (default: a temporary directory)
         fresh: Start over; existing records are kept under another name.
@@ -254,7 +251,6 @@ def compare(
         readout=readout,
         metric=metric or metric_for(store),
         split=split,
-        shards=group_size() if engine == "torchrun" else 1,
         attack=tuple(sorted(set(_shares(attack)))),
         balance=balance,
         ties=ties,
@@ -354,13 +350,9 @@ def _call_of(
         name: value for name, value in plain.items() if _several(value) != _several(defaults[name])
     }
     read, objects = split_plain({k: v for k, v in reading.items() if v not in (None, False)})
-    processes = (1, 1)
-    if arguments["engine"] == "torchrun":
-        size = group_size()
-        processes = (size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
     out = None if arguments["out"] is None else str(arguments["out"])
     objects = (*own, *objects)
-    return Call(data, read, changed, objects, asked, out, processes, contradictory)
+    return Call(data, read, changed, objects, asked, out, contradictory)
 
 
 def _several(value: Any) -> list[Any]:

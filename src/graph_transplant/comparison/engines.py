@@ -1,4 +1,4 @@
-"""Engines that run trials: in this process, in worker processes, on Ray or under torchrun.
+"""Engines that run trials: in this process, in worker processes or on Ray.
 
 Trials are independent. Only the process that called :func:`run_trials` receives their records.
 """
@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import shutil
-import signal
 import socket
 import tempfile
 import traceback
@@ -18,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.backend.reduction import dumps
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
-from torch import distributed
 
 from graph_transplant import __version__
 from graph_transplant.comparison.progress import Reporter
@@ -39,15 +36,13 @@ from graph_transplant.comparison.run_trial import (
     run_trial,
 )
 from graph_transplant.data import GraphStore
-from graph_transplant.datasets.splits import prepare
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.metrics import BUILT_IN, METRICS
 from graph_transplant.results.record import Trial
-from graph_transplant.training.checkpoint import EpochLog
-from graph_transplant.training.distributed import PeerFailedError
+from graph_transplant.training.state import EpochLog
 from graph_transplant.utils.processes import set_up_worker
 
-__all__ = ["ENGINES", "Execution", "TrialError", "join_group", "lead_or_serve", "run_trials"]
+__all__ = ["ENGINES", "Execution", "TrialError", "run_trials"]
 
 CHECKPOINTS = ".checkpoints"
 """Subdirectory of a comparison for the checkpoints of running trials."""
@@ -123,8 +118,6 @@ def check_engine(engine: str, address: str | None) -> None:
         )
     if engine == "ray":
         _check_ray(address)
-    elif engine == "torchrun":
-        group_size()
 
 
 def _check_sendable(job: TrialContext) -> None:
@@ -300,7 +293,7 @@ def _run_in_workers(
 
 
 def _run_here(run: Execution) -> None:
-    """Run trials one after another; under torchrun, every rank runs this loop."""
+    """Run trials one after another."""
     job = run.job
 
     def tell(log: EpochLog) -> None:
@@ -310,10 +303,7 @@ def _run_here(run: Execution) -> None:
         for trial in run.trials:
             run.reporter.trial_started(trial)
             try:
-                with _group_errors():
-                    finished = run_trial(run.store, trial, job, (tell, *run.callbacks))
-            except PeerFailedError:
-                raise
+                finished = run_trial(run.store, trial, job, (tell, *run.callbacks))
             except Exception as problem:
                 raise failure_of(trial, problem) from problem
             run.finish(finished)
@@ -446,111 +436,8 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-# -------------------------------------------------------------------- torchrun
-
-
-def _run_on_ranks(run: Execution) -> None:
-    """Run trials on all ranks; called on rank 0, while the others are in :func:`lead_or_serve`."""
-    _from_first((run.trials, replace(run.job, metrics={})))  # ranks register their own
-    _run_here(replace(run, job=_on_common_disk(run.job)))
-
-
-def lead_or_serve(lead: Callable[[], int], load: Callable[[], GraphStore]) -> int:
-    """Run ``lead`` on rank 0; the other ranks take part in every trial that it runs.
-
-    Returns what ``lead`` returns, on other ranks 0. These call ``load`` only when there is work, so
-    that they find what rank 0 has cached.
-    """
-    rank = distributed.get_rank()
-    if rank == 0:
-        status = lead()
-        _from_first(None)
-        return status
-    # Ctrl-C reaches every process of a terminal; rank 0 ends the others.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        store: GraphStore | None = None
-        while (work := _from_first(None)) is not None:
-            trials, job = work
-            settings = job.settings
-            store = store or prepare(
-                load(), settings.split, group_duplicates=settings.group_duplicates
-            )
-            found = store.fingerprint()
-            if found != job.fingerprint:
-                raise GraphTransplantError(
-                    f"process {rank} loaded different data than process 0: its fingerprint is "
-                    f"{found[:12]}…, that of process 0 is {job.fingerprint[:12]}…"
-                )
-            _run_here(Execution(store, trials, _on_common_disk(job)))
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return 0
-
-
-@contextmanager
-def join_group() -> Iterator[int]:
-    """Join the processes that ``torchrun`` has started; yield the rank of this one.
-
-    If one ends with an exception, the others get an ``EndedElsewhereError`` when they wait for it.
-    """
-    variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    missing = [name for name in variables if not os.environ.get(name)]
-    if missing:
-        raise GraphTransplantError(
-            f"this process has no group to join (not set: {', '.join(missing)}): start it with "
-            "`torchrun --nproc-per-node 2 ...`"
-        )
-    try:
-        with _one_thread(), _group_errors():
-            # The other ranks wait while rank 0 loads data.
-            distributed.init_process_group("gloo", timeout=timedelta(hours=2))
-            yield distributed.get_rank()
-            distributed.barrier()
-    finally:
-        if distributed.is_initialized():
-            distributed.destroy_process_group()
-
-
-def group_size() -> int:
-    """Return the number of processes in the group; raise if there is no group."""
-    if not distributed.is_initialized():
-        raise GraphTransplantError(
-            "the engine torchrun needs the processes that torchrun starts: run "
-            "`torchrun --nproc-per-node 2 -m graph_transplant ...`"
-        )
-    return distributed.get_world_size()
-
-
-@contextmanager
-def _group_errors() -> Iterator[None]:
-    """Raise ``EndedElsewhereError`` if communication fails because another process has ended."""
-    try:
-        yield
-    except RuntimeError as problem:
-        if not (isinstance(problem, distributed.DistError) or "gloo" in str(problem)):
-            raise
-        reason = str(problem).partition("\n")[0]
-        raise PeerFailedError(f"another process of the group has ended ({reason})") from problem
-
-
-def _from_first(work: tuple[Sequence[Trial], TrialContext] | None) -> Any:
-    """Broadcast the work of rank 0; None ends it."""
-    box = [work]
-    distributed.broadcast_object_list(box)
-    return box[0]
-
-
-def _on_common_disk(job: TrialContext) -> TrialContext:
-    """Disable checkpoints unless every process sees their directory."""
-    seen = torch.tensor([int(job.checkpoints is not None and job.checkpoints.is_dir())])
-    distributed.all_reduce(seen, distributed.ReduceOp.MIN)
-    return job if bool(seen) else replace(job, checkpoints=None)
-
-
 ENGINES: dict[str, Callable[[Execution], None]] = {
     "local": _run_local,
     "ray": _run_on_ray,
-    "torchrun": _run_on_ranks,
 }
-"""Engines by name; under torchrun, all processes share every trial."""
+"""Engines by name."""

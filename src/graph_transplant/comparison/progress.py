@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from time import monotonic
 
@@ -101,11 +101,8 @@ def _kind(trial: Trial) -> tuple[str, str, int, float]:
 class Plain(Reporter):
     """Prints one line per trial, for pipes and logs."""
 
-    def __init__(
-        self, console: Console, then: Callable[[Record], None] = lambda record: None
-    ) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._then = then
         self._tally = Tally((), (), 1)
         self._heartbeat = Heartbeat(console)
 
@@ -146,7 +143,6 @@ class Plain(Reporter):
         self._heartbeat.text = self._status()
         left = tally.seconds_left()
         self.note(f"{line}; about {duration(left)} left" if left else line)
-        self._then(record)
 
 
 class Display(Plain):

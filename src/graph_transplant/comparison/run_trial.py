@@ -36,9 +36,10 @@ from graph_transplant.nn.saliency import has_saliency
 from graph_transplant.results.predictions import Predictions, TrialPredictions
 from graph_transplant.results.record import Record, Trial
 from graph_transplant.results.selection import method_key
-from graph_transplant.training.checkpoint import CheckpointError, EpochLog
+from graph_transplant.training.checkpoint import CheckpointError
 from graph_transplant.training.defaults import sampled_curve
-from graph_transplant.training.loop import FitResult, evaluate, fit
+from graph_transplant.training.loop import FitResult, evaluate, fit_with
+from graph_transplant.training.state import EpochLog
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,11 @@ def run_trial(
         return part if scale is None else scale.apply(part)
 
     def trained(
-        train: GraphStore, validation: GraphStore, **changes: Any
+        train: GraphStore,
+        validation: GraphStore,
+        callbacks: Sequence[Callable[[EpochLog], None]] = (),
+        checkpoint: Path | None = None,
+        **changes: Any,
     ) -> tuple[FitResult, Sequence[Augmentation]]:
         seen = store.subset(torch.cat([split.train, split.validation]))
         if trial.model in own.models:
@@ -193,14 +198,15 @@ def run_trial(
                 seen, conv=trial.model, layers=trial.layers, **settings.network(), seed=seed
             )
         augmentations = own.augmentations(trial.method, model, seen, seed + 1)
-        result = fit(
+        result = fit_with(
+            settings.fitting(seed, **changes),
             model,
             scaled(train),
             scaled(validation),
             augmentations,
-            seed=seed,
             progress=False,
-            **{**settings.fitting(), **changes},
+            callbacks=callbacks,
+            checkpoint=checkpoint,
         )
         return result, augmentations
 
@@ -229,7 +235,7 @@ def run_trial(
         "stopped_early": result.stopped_early,
         "curve": sampled_curve(result.history),
     }
-    # Processor time, which parallel trials do not affect; under torchrun that of rank 0.
+    # Processor time, which parallel trials do not affect.
     spent = processor + earlier
     each = spent / result.epochs
     times = {"fit_seconds": spent, "epoch_seconds": each, "best_seconds": each * result.best_epoch}

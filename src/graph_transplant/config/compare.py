@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from graph_transplant.config.recipes import PATIENCE_UNITS, RECIPES, SCALES, TIES
+from graph_transplant.config.fit import PATIENCE_UNITS, TIES, FitConfig
+from graph_transplant.config.recipes import RECIPES, SCALES
 from graph_transplant.errors import check_at_least, check_choice, check_in, check_positive
 from graph_transplant.metrics import selection_metrics
 
@@ -25,7 +26,7 @@ class Settings:
     """Settings that all trials of a comparison share; the defaults are the paper's protocol.
 
     See :func:`~graph_transplant.compare` and :func:`~graph_transplant.fit` for their meaning.
-    ``shards`` is the number of processes that share every batch.
+    ``shards`` is the number of processes that shared every batch in earlier versions; now it is 1.
 
     Example:
         >>> Settings(folds=2)
@@ -92,14 +93,12 @@ class Settings:
         given = {"hidden": self.hidden, "readout": self.readout, "dropout": self.dropout}
         return RECIPES[self.recipe].network() | given
 
-    def fitting(self) -> dict[str, Any]:
-        """Keyword arguments of :func:`~graph_transplant.fit`."""
-        names = (
-            "epochs", "batch_size", "learning_rate", "stop_patience", "decay_patience",
-            "patience_unit", "metric", "ties", "clip_norm", "balance",
-        )  # fmt: skip
-        chosen = RECIPES[self.recipe].fitting(self.epochs, self.learning_rate)
-        return chosen | {name: getattr(self, name) for name in names}
+    def fitting(self, seed: int, **given: Any) -> FitConfig:
+        """Options of :func:`~graph_transplant.fit`; given ones override the settings."""
+        recipe = RECIPES[self.recipe].fitting(self.epochs, self.learning_rate)
+        shared = {one.name for one in fields(FitConfig)} & vars(self).keys()
+        own = {name: getattr(self, name) for name in shared}
+        return FitConfig(**{**recipe, **own, "seed": seed, **given})
 
     def as_record(self, version: str) -> dict[str, Any]:
         """The settings as stored in a record, with the library version."""

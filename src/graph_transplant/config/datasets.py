@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from platformdirs import user_cache_path
+
 from graph_transplant.errors import DataError
 
 DATA_VARIABLE: Final = "GRAPH_TRANSPLANT_DATA"
@@ -95,13 +97,10 @@ def cache_folder() -> Path:
     """Folder for parsed and downloaded data sets; safe to delete.
 
     Set by the environment variable ``GRAPH_TRANSPLANT_CACHE``; by default ``graph-transplant`` in
-    ``XDG_CACHE_HOME`` or ``~/.cache``.
+    the cache folder of the system: on Linux ``XDG_CACHE_HOME`` or ``~/.cache``.
     """
     variable = os.environ.get(CACHE_VARIABLE)
-    if variable:
-        return Path(variable).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "graph-transplant"
+    return Path(variable).expanduser() if variable else user_cache_path("graph-transplant", False)
 
 
 def search_folders(root: str | Path | None = None) -> list[Path]:

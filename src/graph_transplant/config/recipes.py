@@ -21,12 +21,6 @@ READOUTS = ("mean", "sum", "max", "mean-max")
 TRAINING_SPLITS = ("auto", "random", "scaffold", "official")
 """How graphs are split to train one model."""
 
-PATIENCE_UNITS = ("iterations", "epochs")
-
-TIES = ("first", "loss", "reset")
-"""Which of several epochs with the same validation score is the best, see
-:func:`~graph_transplant.fit`."""
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -26,8 +26,11 @@ def as_numbers(name: str, given: Any) -> Tensor:
         raise GraphTransplantError(f"`{name}` must be numbers; got {given!r}") from None
 
 
-def as_targets(y: Tensor, num_outputs: int) -> Tensor:
-    """Convert ``y``, class numbers or float targets, to float targets."""
+def as_targets(y: Tensor, num_outputs: int, *, checked: bool = False) -> Tensor:
+    """Convert ``y``, class numbers or float targets, to float targets.
+
+    ``checked`` class numbers lie in their range: comparing them would wait for the device.
+    """
     if y.is_floating_point():
         targets = y.unsqueeze(1) if y.dim() == 1 else y
         if targets.shape[1] != num_outputs:
@@ -38,8 +41,8 @@ def as_targets(y: Tensor, num_outputs: int) -> Tensor:
     if y.dim() == 2 and y.shape[1] == num_outputs and num_outputs > 1:
         return y.to(torch.get_default_dtype())
     labels = y.reshape(-1)
-    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= num_outputs):
-        wrong = labels[(labels < 0) | (labels >= num_outputs)]
+    wrong = labels[:0] if checked else labels[(labels < 0) | (labels >= num_outputs)]
+    if len(wrong):
         raise DataError(f"labels must lie between 0 and {num_outputs - 1}; got {int(wrong[0])}")
     return one_hot(labels.to(torch.long), num_outputs).to(torch.get_default_dtype())
 
@@ -64,7 +67,8 @@ def batch_targets(
         y = y.view(graphs, num_outputs)  # PyG concatenates 1-D targets
     if len(y) != graphs:
         raise DataError(f"`y` must have {graphs} rows, one per graph; got {list(y.shape)}")
-    return as_targets(y, num_outputs)
+    # A store checks its labels.
+    return as_targets(y, num_outputs, checked=(batch.num_outputs or math.inf) <= num_outputs)
 
 
 def targets_of(batch: GraphBatch) -> Tensor:

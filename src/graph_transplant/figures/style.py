@@ -44,7 +44,10 @@ REFERENCE: Final = COLOURS["c0"]
 
 _SANS = ["DejaVu Sans", "Segoe UI", "Roboto", "Helvetica Neue", "Arial"]
 _PER_INCH = 100.0
-_VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
+CLASSES: Final = {colour: name for name, colour in COLOURS.items()}
+"""CSS class and variable of each colour."""
+
+_VARIABLES = {colour: f"var(--{name})" for colour, name in CLASSES.items()}
 _SVG = "{http://www.w3.org/2000/svg}"
 _PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page", default=())
 

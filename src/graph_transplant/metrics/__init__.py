@@ -19,6 +19,14 @@ from graph_transplant.utils.text import number, percent, points, units
 if TYPE_CHECKING:
     from torch import Tensor
 
+__all__ = [
+    "METRICS",
+    "TASKS",
+    "Metric",
+    "measure",
+    "selection_metrics",
+]
+
 TASKS: Final = ("multiclass", "multilabel", "regression")
 
 TEMPERATURES: Final = (0.2, 20.0)

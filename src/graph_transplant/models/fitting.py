@@ -50,7 +50,6 @@ from graph_transplant.models.uncertainty import Ensemble, training_hashes
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.nn.saliency import EXPLANATION_SALIENCY
 from graph_transplant.results.model_json import FORMAT_LINE, plain
-from graph_transplant.training.checkpoint import EpochLog
 from graph_transplant.training.defaults import (
     automatic_model,
     check_edge_features,
@@ -58,7 +57,8 @@ from graph_transplant.training.defaults import (
     sampled_curve,
     unused_edge_features,
 )
-from graph_transplant.training.loop import checked_weights, evaluate, fit
+from graph_transplant.training.loop import evaluate, fit_with
+from graph_transplant.training.state import EpochLog, checked_weights
 from graph_transplant.training.tensorboard import TensorBoard
 
 BALANCED: Final = (
@@ -186,15 +186,17 @@ def train(
         own = [
             one.of_member(number + 1) if isinstance(one, TensorBoard) else one for one in callbacks
         ]
-        result = fit(
+        fitting = settings.fitting(
+            seed,
+            class_weight=None if weights is None else torch.tensor(weights),
+            graph_weight=None if sample_weight is None else sample_weight[parts.train],
+        )
+        result = fit_with(
+            fitting,
             network,
             ready.subset(parts.train),
             validation,
             _augmentations(config.method, network, seed + 1),
-            seed=seed,
-            **settings.fitting(),
-            class_weight=None if weights is None else torch.tensor(weights),
-            graph_weight=(None if sample_weight is None else sample_weight[parts.train]),
             checkpoint=checkpoint and member_checkpoint(checkpoint, number),
             progress=progress,
             callbacks=own,

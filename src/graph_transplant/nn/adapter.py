@@ -144,6 +144,7 @@ class ModuleAdapter:
         every = self.module.modules() if layer_module is None else ()
         self.pooling = [module for module in every if _is_pooling(module)]
         self.given: set[str] = set()  # optional fields of the original graphs
+        self.logits_checked = False  # by the first step of training
 
     def _find_layers(self, named: nn.Module | str | None) -> list[nn.Module]:
         if isinstance(named, str):

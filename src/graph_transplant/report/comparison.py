@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from graph_transplant.config.compare import Settings
 from graph_transplant.config.recipes import MODELS
 from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
-from graph_transplant.figures.style import style
+from graph_transplant.figures.style import CLASSES, palette, style
 from graph_transplant.methods import METHODS
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.explanations import gallery
@@ -147,7 +147,8 @@ def _render(
 ) -> str:
     lead = sections[0]
     first = results.groups[lead.group].chosen[0]
-    colours = colour_classes(results.methods, results.reference)
+    drawn = palette(results.methods, results.reference)
+    colours = {method: CLASSES[colour] for method, colour in drawn.items()}
     compared = {one.group: one.verdict for one in sections}
     # The headline is about the easiest condition only.
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
@@ -267,12 +268,6 @@ def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, 
         )
         for name, value in shown.items()
     ]
-
-
-def colour_classes(methods: Sequence[str], reference: str) -> dict[str, str]:
-    """CSS class of each method's colour, matching the charts."""
-    others = [name for name in methods if name != reference]
-    return {reference: "c0", **{name: f"c{place % 8 + 1}" for place, name in enumerate(others)}}
 
 
 # -------------------------------------------------------------------- notebooks

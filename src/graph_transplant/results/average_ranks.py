@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import combinations_with_replacement
 from statistics import median
+from typing import TYPE_CHECKING
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import REFERENCE
@@ -26,6 +27,9 @@ from graph_transplant.results.statistics import (
 )
 from graph_transplant.results.verdict import MAJORITY, SIGNIFICANT, Row, is_classical
 from graph_transplant.utils.text import count, listed, number, p_words
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,17 @@ class Across:
     left_out: tuple[str, ...]  # methods missing or unfinished on some data set
     share: bool = True  # scores are shown in per cent, differences in points
     sentence: str = ""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per method, best first: average rank and Wilcoxon's test against vanilla."""
+        import pandas as pd
+
+        ranks = pd.DataFrame({"method": self.methods, "rank": self.ranks})
+        columns = [one.name for one in fields(AgainstBaseline)]
+        tests = pd.DataFrame([asdict(one) for one in self.wilcoxon], columns=columns)
+        counts = dict.fromkeys(("wins", "ties", "losses"), "Int64")
+        return ranks.merge(tests.astype(counts), how="left", on="method")
 
 
 def across(every: Iterable[Results]) -> list[Across]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CALLS = "comparison.json"
 """File of a comparison with the calls that made its records."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Increased when earlier versions cannot read the file."""
 
 LARGEST: Final = 2**22
@@ -74,7 +74,6 @@ class Call:
         objects: Names of arguments that are Python objects, which no file can hold.
         asked: What these arguments asked for.
         out: Directory of the records; ``None`` for a temporary one.
-        processes: Processes under torchrun, in all and per node.
         contradictory: Number of graphs with identical copies whose targets differ.
     """
 
@@ -84,7 +83,6 @@ class Call:
     objects: tuple[str, ...] = ()
     asked: Asked = Asked()
     out: str | None = None
-    processes: tuple[int, int] = (1, 1)
     contradictory: int = 0
 
     def compare(self, **changes: Any) -> str:
@@ -92,12 +90,9 @@ class Call:
         options = {name: v for name, v in {**self.options, **changes}.items() if v is not None}
         if self.out is not None:
             options["out"] = self.out
-        program = ["graph-transplant"]
-        if options.get("engine") == "torchrun":
-            program = torchrun_words(*self.processes)
         words = None if self.objects else self._words(options)
         if words is not None:
-            return shlex.join([*program, "compare", *words])
+            return shlex.join(["graph-transplant", "compare", *words])
         return f"gt.compare({self._arguments(options, self.objects)})"
 
     def train(self, record: Record) -> str:
@@ -157,12 +152,6 @@ class Call:
         given += [f"{name}={name}" for name in objects]
         given += [f"{name}={value!r}" for name, value in {**self.reading, **options}.items()]
         return ", ".join(given)
-
-
-def torchrun_words(processes: int, per_node: int) -> list[str]:
-    """The words that start this program under torchrun."""
-    nodes = ["--nnodes", str(processes // per_node)] if per_node != processes else []
-    return ["torchrun", "--nproc-per-node", str(per_node), *nodes, "-m", "graph_transplant"]
 
 
 def plain_value(value: Any) -> Any:
@@ -257,13 +246,10 @@ def _call(entry: Mapping[str, Any]) -> Call:
     if not all(name.isidentifier() for name in given["objects"]):
         raise ValueError(f"{given['objects']!r} are no arguments")
     _require(given["contradictory"], int)
-    processes = given["processes"]
-    _require(processes, list)
-    if len(processes) != 2 or not all(type(one) is int and one >= 1 for one in processes):
-        raise ValueError(f"processes are {processes!r}")
+    if given["options"].get("engine") == "torchrun":  # an engine of format 1
+        del given["options"]["engine"]
     lists = {name: tuple(values) for name, values in asked.items()}
-    lasting = {"objects": tuple(given["objects"]), "processes": tuple(processes)}
-    return Call(**{**given, **lasting, "asked": Asked(**lists)})
+    return Call(**{**given, "objects": tuple(given["objects"]), "asked": Asked(**lists)})
 
 
 def _require(value: Any, kind: Any) -> None:

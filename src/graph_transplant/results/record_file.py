@@ -21,13 +21,15 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final
 
+from filelock import lock_descriptor
+
 from graph_transplant import __version__
 from graph_transplant.config.compare import NUMERICS, Settings
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.metrics import METRICS
 from graph_transplant.results.predictions import PREDICTIONS, TrialPredictions, path_of
 from graph_transplant.results.record import Condition, Record, Trial, check_conditions, metric_of
-from graph_transplant.utils.files import COMPARISON_FILES, refuse_links, replace_file, try_lock
+from graph_transplant.utils.files import COMPARISON_FILES, refuse_links, replace_file
 
 FIELDS: Final[Mapping[str, type | UnionType]] = {
     **dict.fromkeys(("data", "fingerprint", "method"), str),
@@ -358,7 +360,7 @@ def _locked(directory: Path) -> Iterator[None]:
         file = open(path, "a+b", buffering=0)  # noqa: SIM115 - closed below, always
     with file:
         with _explained(f"lock {path}"):
-            if not try_lock(file):
+            if not lock_descriptor(file.fileno(), blocking=False):
                 file.seek(1)
                 owner = file.read().decode(errors="replace").strip()
                 raise GraphTransplantError(

@@ -1,18 +1,15 @@
-"""Training state and checkpoint files, to resume interrupted training.
+"""Checkpoint files, to resume interrupted training.
 
 Files are written by ``torch.save`` and read with ``weights_only=True``, so no code is executed.
 """
 
 from __future__ import annotations
 
-import copy
 import json
-import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,8 +20,6 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from graph_transplant.errors import DataError, GraphTransplantError
 
@@ -79,8 +74,10 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
             file.seek(0)
             found = torch.load(file, map_location="cpu", weights_only=True)
         known, state = found["format"] == _FORMAT, dict(found["state"])
-        wanted = json.loads(json.dumps(identity))
-        difference = next(_differences(found["identity"], wanted), None) if known else None
+        recorded, wanted = found["identity"], json.loads(json.dumps(identity))
+        if isinstance(recorded, dict):  # older checkpoints do not have it
+            recorded.setdefault("output", wanted.get("output"))
+        difference = next(_differences(recorded, wanted), None) if known else None
     except _DAMAGE:
         raise CheckpointError(
             f"{path} is damaged, or not a checkpoint; delete it to start over"
@@ -121,17 +118,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]}…"
 
 
-def _alike(value: Any, template: Any) -> bool:
+def alike(value: Any, template: Any) -> bool:
     """Whether a value from a file has the keys and types of a template."""
     if isinstance(template, Mapping):
         return (
             isinstance(value, Mapping)
             and value.keys() == template.keys()
-            and all(_alike(value[key], part) for key, part in template.items())
+            and all(alike(value[key], part) for key, part in template.items())
         )
     if isinstance(template, list | tuple):
         same = isinstance(value, list | tuple) and len(value) == len(template)
-        return same and all(map(_alike, value, template))
+        return same and all(map(alike, value, template))
     numbers = isinstance(template, int | float) and isinstance(value, int | float)
     return numbers or template is None or value is None or isinstance(value, type(template))
 
@@ -168,147 +165,3 @@ def settings_of(module: object, depth: int = _DEPTH) -> Any:
             if not name.startswith("_") and name != "training" and not isinstance(value, Tensor):
                 described[name] = settings_of(value, depth - 1)
     return described
-
-
-@dataclass(frozen=True)
-class EpochLog:
-    """Losses and scores of one epoch."""
-
-    epoch: int  # counted from 1
-    iterations: int  # optimiser steps since training began
-    train_loss: float  # mean over the epoch's graphs; sum of the next three
-    clean_loss: float
-    virtual_loss: float
-    auxiliary_loss: float
-    validation_loss: float
-    validation_accuracy: float  # NaN unless the task is multiclass
-    learning_rate: float
-    seconds: float  # since training began
-    measurements: dict[str, float]  # by augmentations, after the epoch
-    validation_score: float = math.nan  # for patience and the best epoch; higher is better
-
-
-class Patience:
-    """Counts the iterations or epochs since the last improvement of a score."""
-
-    def __init__(self, limit: int, *, ties: bool = False) -> None:
-        self.limit = limit
-        self.ties = ties
-        self.best = (-math.inf, -math.inf)
-        self.waited = 0
-
-    def improved(self, score: float, passed: int, second: float = 0.0) -> bool:
-        """Add a score (higher is better) after ``passed`` units of time; ``second`` breaks ties."""
-        now = (score, second)
-        if now > self.best or (self.ties and now == self.best):
-            self.best, self.waited = now, 0
-            return True
-        self.waited += passed
-        return False
-
-    @property
-    def over(self) -> bool:
-        """Whether patience has run out."""
-        return self.waited >= self.limit
-
-
-def states_of(modules: Sequence[nn.Module]) -> list[dict[str, Any]]:
-    """Copy the weights and buffers of modules."""
-    return [copy.deepcopy(module.state_dict()) for module in modules]
-
-
-@dataclass
-class TrainingState:
-    """State of a training run.
-
-    ``modules`` are the model and its augmentations, ``best`` their states after the best epoch.
-    Without a scheduler, ``decay`` halves the learning rate as in the paper.
-    """
-
-    modules: Sequence[nn.Module]
-    optimizer: Optimizer
-    scheduler: LRScheduler | None
-    stop: Patience
-    decay: Patience
-    by_loss: bool
-    best: list[dict[str, Any]]
-    best_epoch: int = 0
-    iterations: int = 0
-    history: list[EpochLog] = field(default_factory=list)
-
-    def finished(self, epochs: int) -> bool:
-        """Whether ``epochs`` is reached or patience has run out."""
-        return len(self.history) >= epochs or self.stop.over
-
-    def take_in(self, log: EpochLog, passed: int) -> None:
-        """Add an epoch: update patience, the best states and the learning rate."""
-        self.history.append(log)
-        second = -log.validation_loss if self.by_loss else 0.0
-        if self.stop.improved(log.validation_score, passed, second):
-            self.best_epoch, self.best = log.epoch, states_of(self.modules)
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            upwards = self.scheduler.mode == "max"
-            self.scheduler.step(log.validation_score if upwards else log.validation_loss)
-        elif self.scheduler is not None:
-            self.scheduler.step()
-        elif not self.decay.improved(-log.validation_loss, passed) and self.decay.over:
-            self.decay.waited = 0
-            for group in self.optimizer.param_groups:
-                group["lr"] *= 0.5
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
-        return {
-            "modules": [module.state_dict() for module in self.modules],
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
-            "patience": [(each.best, each.waited) for each in (self.stop, self.decay)],
-            "best": self.best,
-            "best_epoch": self.best_epoch,
-            "iterations": self.iterations,
-            "history": [asdict(log) for log in self.history],
-        }
-
-    def restore(self, path: Path, identity: dict[str, Any]) -> None:
-        """Resume from a checkpoint, if there is one."""
-        state = read(path, identity)
-        if state is None:
-            return
-        try:
-            for name in ("best", "modules"):  # the first is loaded again at the end of training
-                for module, saved in zip(self.modules, state[name], strict=True):
-                    module.load_state_dict(saved)
-            template = self.state()
-            for name in ("scheduler", "patience", "best_epoch", "iterations"):
-                if not _alike(state[name], template[name]):
-                    raise ValueError(f"`{name}` has other parts")
-            self.optimizer.load_state_dict(state["optimizer"])
-            # Torch checks neither: the next step would fail.
-            groups = _alike(
-                self.optimizer.state_dict()["param_groups"], template["optimizer"]["param_groups"]
-            )
-            shapes = all(
-                not isinstance(value, Tensor) or not value.dim() or value.shape == parameter.shape
-                for parameter, values in self.optimizer.state.items()
-                for value in values.values()
-            )
-            if not (groups and shapes):
-                raise ValueError("`optimizer` has other parts")
-            if self.scheduler is not None:
-                self.scheduler.load_state_dict(state["scheduler"])
-            for patience, (best, waited) in zip(
-                (self.stop, self.decay), state["patience"], strict=True
-            ):
-                patience.best, patience.waited = tuple(best), waited
-            self.best, self.best_epoch = state["best"], state["best_epoch"]
-            self.iterations = state["iterations"]
-            self.history = [EpochLog(**log) for log in state["history"]]
-            values = [value for log in state["history"] for value in log.values()]
-            if not all(isinstance(value, int | float | dict) for value in values):
-                raise ValueError("`history` must be numbers")
-        except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as problem:
-            reason = " ".join(str(problem).split())[:300]
-            raise CheckpointError(
-                f"the checkpoint {path} does not fit the training: {reason}; delete it to start "
-                "over"
-            ) from None

@@ -11,7 +11,7 @@ from graph_transplant.utils.text import listed
 
 if TYPE_CHECKING:
     from graph_transplant.data import GraphStore
-    from graph_transplant.training.checkpoint import EpochLog
+    from graph_transplant.training.state import EpochLog
 
 
 IMBALANCED = 0.2

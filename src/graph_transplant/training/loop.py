@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant.augment.base import merged_measurements
-from graph_transplant.config.recipes import PATIENCE_UNITS, TIES
+from graph_transplant.config.fit import FitConfig, PatienceUnit, Ties
 from graph_transplant.data import GraphStore, check_stores
-from graph_transplant.data.targets import Loss, as_numbers, as_targets, rarest_label
-from graph_transplant.errors import (
-    DataError,
-    GraphTransplantError,
-    check_at_least,
-    check_callbacks,
-    check_choice,
-    check_positive,
-)
-from graph_transplant.metrics import METRICS, defined, selection_metrics
+from graph_transplant.data.targets import Loss, as_targets
+from graph_transplant.errors import GraphTransplantError, check_at_least, check_callbacks
+from graph_transplant.metrics import METRICS
 from graph_transplant.metrics.functional import accuracy
 from graph_transplant.nn import evaluating
-from graph_transplant.nn.adapter import as_predictor, module_of
+from graph_transplant.nn.adapter import as_predictor
 from graph_transplant.training import checkpoint as checkpoints
-from graph_transplant.training.checkpoint import EpochLog as EpochLog
-from graph_transplant.training.checkpoint import Patience, TrainingState, states_of
-from graph_transplant.training.distributed import Ranks
-from graph_transplant.training.step import Augmentations, LossFunction, several, take_step
-from graph_transplant.utils.text import count
+from graph_transplant.training.state import (
+    AUGMENT,
+    DROPOUT,
+    EpochLog,
+    TrainingState,
+    derived_generator,
+    derived_seed,
+    device_of,
+    start,
+)
+from graph_transplant.training.step import Augmentations, LossFunction, take_step
 
 CHECKPOINT_SECONDS = 10.0
 """Minimum time between checkpoints."""
@@ -89,7 +85,7 @@ def evaluate(
     """
     check_stores(store=store)
     check_at_least(1, batch_size=1 if batch_size is None else batch_size)
-    predictor, device = as_predictor(model, output=output), _device(model)
+    predictor, device = as_predictor(model, output=output), device_of(model)
     with evaluating(model):
         parts = [
             predictor.run(batch.to(device), layers=False).logits.cpu()
@@ -107,10 +103,6 @@ def evaluated_at_once(store: GraphStore, most_items: int = EVALUATED_ITEMS) -> i
     """Default batch size for evaluation; smaller for large graphs."""
     items = int(store.node_counts.sum() + store.edge_counts.sum()) // len(store)
     return max(1, min(EVALUATED_GRAPHS, most_items // max(1, items)))
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 @dataclass(frozen=True)
@@ -141,9 +133,9 @@ def fit(
     learning_rate: float = 5e-4,
     stop_patience: int = 1500,
     decay_patience: int = 1000,
-    patience_unit: str = "iterations",
+    patience_unit: PatienceUnit = "iterations",
     metric: str = "accuracy",
-    ties: str = "first",
+    ties: Ties = "first",
     clip_norm: float = 2.0,
     loss_fn: LossFunction | None = None,
     class_weight: Tensor | None = None,
@@ -222,249 +214,137 @@ def fit(
         >>> result.epochs
         2
     """
-    check_stores(train=train, validation=validation)
-    check_at_least(0, seed=seed)
-    check_at_least(1, epochs=epochs, batch_size=batch_size)
-    check_at_least(1, stop_patience=stop_patience, decay_patience=decay_patience)
-    check_positive(learning_rate=learning_rate, clip_norm=clip_norm)
-    callbacks = check_callbacks(callbacks)
-    check_choice("patience_unit", patience_unit, PATIENCE_UNITS)
-    check_choice("ties", ties, TIES)
-    if validation.task != train.task:
-        raise DataError(
-            f"`validation` must have the task of `train`, {train.task}; it is {validation.task}: "
-            "pass `task` where they are read"
-        )
-    _check_metric(metric, validation)
-    for name, maker in (("optimizer", optimizer), ("scheduler", scheduler)):
-        if maker is not None and not callable(maker):
-            raise GraphTransplantError(
-                f"`{name}` must be callable, such as a class or a functools.partial; got {maker!r}"
-            )
-    # Checkpoints cannot hold NumPy scalars.
-    seed, epochs, batch_size = int(seed), int(epochs), int(batch_size)
-    stop_patience, decay_patience = int(stop_patience), int(decay_patience)
-    learning_rate, clip_norm = float(learning_rate), float(clip_norm)
-    device, ranks = _device(model), Ranks.current()
-    if graph_weight is not None:
-        graph_weight = checked_weights("graph_weight", graph_weight, len(train))
-    weights = graph_weight
-    if balance:
-        weights = _balancing(train) * (1.0 if weights is None else weights)
-    augmentations = several(augment)
-    # Gradients are reduced here: DDP would wait for ranks without graphs.
-    alone = model.module if isinstance(model, DistributedDataParallel) else model
-    predictor = as_predictor(alone, saliency_module, output)
-    loss_of = Loss(train.task, class_weight, loss_fn)
-    if not any(parameter.requires_grad for parameter in module_of(predictor).parameters()):
-        raise GraphTransplantError(
-            "the model has no parameter that requires gradients, so there is nothing to train: do "
-            "not freeze all of its layers"
-        )
-    begin = time.perf_counter()
-    for augmentation in augmentations:
-        augmentation.to(device).train()
-        augmentation.check(predictor, train)
-        augmentation.prepare(train, _generator(seed, _AUGMENT, 0, ranks.rank))
-    modules = [module_of(predictor), *augmentations]
-    # Each parameter once, although augmentations may share some.
-    parameters = [p for p in nn.ModuleList(modules).parameters() if p.requires_grad]
-    if optimizer is None:
-        steps: Optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
-    else:
-        steps = optimizer(parameters)
-        _check_optimizer(steps)
-    run = TrainingState(
-        modules=modules,
-        optimizer=steps,
-        scheduler=None if scheduler is None else scheduler(steps),
-        stop=Patience(stop_patience, ties=ties == "reset"),
-        decay=Patience(decay_patience),
-        by_loss=ties == "loss",
-        best=states_of(modules),
+    given = locals()  # every option has the name of its field
+    config = FitConfig(**{option.name: given[option.name] for option in fields(FitConfig)})
+    return fit_with(
+        config,
+        model,
+        train,
+        validation,
+        augment,
+        progress=progress,
+        callbacks=callbacks,
+        checkpoint=checkpoint,
     )
+
+
+def fit_with(
+    config: FitConfig,
+    model: nn.Module,
+    train: GraphStore,
+    validation: GraphStore,
+    augment: Augmentations = (),
+    *,
+    progress: bool | None = None,
+    callbacks: Sequence[Callable[[EpochLog], None]] = (),
+    checkpoint: str | Path | None = None,
+) -> FitResult:
+    """Train as :func:`fit` does, with its options as one object."""
+    callbacks = check_callbacks(callbacks)
+    run = start(model, train, validation, augment, config)
     identity: dict[str, Any] = {}
     if checkpoint is not None:
-        identity = {
-            "model": checkpoints.settings_of(modules[0]),
-            "augment": [checkpoints.settings_of(augmentation) for augmentation in augmentations],
-            "train": {"graphs": len(train), "fingerprint": train.fingerprint()},
-            "validation": {"graphs": len(validation), "fingerprint": validation.fingerprint()},
-            "seed": seed,
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "stop_patience": stop_patience,
-            "decay_patience": decay_patience,
-            "patience_unit": patience_unit,
-            "metric": metric,
-            "clip_norm": clip_norm,
-            "balance": balance,
-            "ties": ties,
-            "loss_fn": checkpoints.settings_of(loss_fn),
-            "class_weight": checkpoints.settings_of(loss_of.class_weight),
-            "graph_weight": None if graph_weight is None else graph_weight.tolist(),
-            "optimizer": checkpoints.settings_of(optimizer),
-            "scheduler": checkpoints.settings_of(scheduler),
-            "saliency_module": checkpoints.settings_of(saliency_module),
-            "processes": ranks.size,
-        }
+        identity = run.identity()
         run.restore(Path(checkpoint), identity)
-        begin -= run.history[-1].seconds if run.history else 0.0
     written = time.monotonic()
+    device, first = device_of(model), run.ranks.rank == 0
     with (
         torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]),
-        _progress_bar(progress if ranks.rank == 0 else False, epochs, metric) as show,
+        _progress_bar(progress if first else False, config) as show,
     ):
-        ranks.share_state(modules)
-        while not run.finished(epochs):
-            epoch, rate = len(run.history) + 1, steps.param_groups[0]["lr"]
-            torch.manual_seed(_child(seed, _DROPOUT, epoch, ranks.rank))
-            drawn = _generator(seed, _ORDER, epoch)
-            if weights is None:
-                order = torch.randperm(len(train), generator=drawn)
-            else:
-                order = torch.multinomial(weights, len(train), replacement=True, generator=drawn)
-            parts = torch.split(order, batch_size)
-            generator = _generator(seed, _AUGMENT, epoch, ranks.rank)
-            modules[0].train()
-            totals = torch.zeros(3, device=device)
-            for part in parts:
-                mine = part[ranks.rank :: ranks.size]
-                made = take_step(
-                    predictor,
-                    train.batch(mine).to(device) if len(mine) else None,
-                    augmentations,
-                    steps,
-                    loss_of=loss_of,
-                    clip_norm=clip_norm,
-                    generator=generator,
-                    share=len(mine) / len(part),
-                    ranks=ranks,
-                )
-                if made is not None:
-                    each = torch.stack((made.clean, made.virtual, made.auxiliary)).detach()
-                    totals += each * (len(mine) / len(train))
-            losses: list[float] = ranks.total(totals).tolist()
-            run.iterations += len(parts)
-            if not all(map(math.isfinite, losses)):
-                raise GraphTransplantError(
-                    f"the training loss is not a finite number in epoch {epoch}; a lower "
-                    f"`learning_rate` than {rate:g} or smaller features may help"
-                )
-            ranks.share_state(modules)
-            checked = evaluate(alone, validation, output=output)
-            if math.isnan(checked.loss):
-                raise GraphTransplantError(
-                    f"the validation loss is not a number in epoch {epoch}: the model returns NaN "
-                    "for a validation graph"
-                )
-            with evaluating(modules[0]):
-                measured = merged_measurements(
-                    *(part.after_epoch(predictor, validation) for part in augmentations)
-                )
-            log = EpochLog(
-                epoch=epoch,
-                iterations=run.iterations,
-                train_loss=sum(losses),
-                clean_loss=losses[0],
-                virtual_loss=losses[1],
-                auxiliary_loss=losses[2],
-                validation_loss=checked.loss,
-                validation_accuracy=(
-                    checked.accuracy if validation.task == "multiclass" else math.nan
-                ),
-                learning_rate=rate,
-                seconds=time.perf_counter() - begin,
-                measurements=measured,
-                validation_score=_score(checked, metric, validation.task),
-            )
-            run.take_in(log, len(parts) if patience_unit == "iterations" else 1)
-            with ranks.ending_together():
-                if ranks.rank == 0:
+        run.ranks.share_state(run.modules)
+        while not run.finished:
+            losses = train_epoch(run)
+            checked = validate(run)
+            log = end_epoch(run, losses, checked)
+            with run.ranks.ending_together():
+                if first:
                     show(log)
                     for callback in callbacks:
                         callback(log)
                     due = time.monotonic() - written >= CHECKPOINT_SECONDS
-                    if checkpoint is not None and (due or run.finished(epochs)):
+                    if checkpoint is not None and (due or run.finished):
                         checkpoints.write(Path(checkpoint), identity, run.state())
                         written = time.monotonic()
-    for module, state in zip(modules, run.best, strict=True):
-        module.load_state_dict(state)
-    modules[0].eval()
+    run.restore_best()
     return FitResult(
         model=model,
         history=run.history,
         best_epoch=run.best_epoch,
-        stopped_early=len(run.history) < epochs,
-        seconds=time.perf_counter() - begin,
+        stopped_early=len(run.history) < config.epochs,
+        seconds=run.seconds,
     )
 
 
-# Random streams derived from the seed.
-_ORDER, _AUGMENT, _DROPOUT = range(3)
-
-
-def _child(seed: int, *stream: int) -> int:
-    return int(np.random.SeedSequence([seed, *stream]).generate_state(1, np.uint64)[0] >> 1)
-
-
-def _generator(seed: int, *stream: int) -> torch.Generator:
-    return torch.Generator().manual_seed(_child(seed, *stream))
-
-
-def checked_weights(name: str, given: Any, graphs: int, unread: int = 0) -> Tensor:
-    """Return sampling weights of graphs and unread rows, float64; raise if they cannot be used."""
-    weights = as_numbers(name, given).detach().double().cpu()
-    if (
-        weights.shape != (graphs + unread,)
-        or not (weights >= 0).all()
-        or not 0 < weights.sum() < math.inf
-    ):
-        remark = f" and {count(unread, 'row')} that could not be read" if unread else ""
+def train_epoch(run: TrainingState) -> list[float]:
+    """Take the steps of an epoch; return the mean clean, virtual and auxiliary losses."""
+    config, ranks = run.config, run.ranks
+    device = device_of(run.model)
+    torch.manual_seed(derived_seed(config.seed, DROPOUT, run.epoch, ranks.rank))
+    generator = derived_generator(config.seed, AUGMENT, run.epoch, ranks.rank)
+    run.modules[0].train()
+    totals = torch.zeros(3, device=device)
+    for part in run.batches():
+        mine = part[ranks.rank :: ranks.size]
+        made = take_step(
+            run.predictor,
+            run.train.batch(mine).to(device) if len(mine) else None,
+            run.augmentations,
+            run.optimizer,
+            loss_of=run.loss_of,
+            clip_norm=config.clip_norm,
+            generator=generator,
+            share=len(mine) / len(part),
+            ranks=ranks,
+        )
+        run.iterations += 1
+        if made is not None:
+            each = torch.stack((made.clean, made.virtual, made.auxiliary)).detach()
+            totals += each * (len(mine) / len(run.train))
+    losses: list[float] = ranks.total(totals).tolist()
+    if not all(map(math.isfinite, losses)):
         raise GraphTransplantError(
-            f"`{name}` must be one finite, non-negative number for each of the {graphs} graphs"
-            f"{remark}, not all of them zero; got shape {list(weights.shape)}"
+            f"the training loss is not a finite number in epoch {run.epoch}; a lower "
+            f"`learning_rate` than {run.learning_rate:g} or smaller features may help"
         )
-    return weights
+    return losses
 
 
-def _balancing(train: GraphStore) -> Tensor:
-    """Sampling weights that balance the classes, float64 ``[graphs]``."""
-    if train.task == "regression":
+def validate(run: TrainingState) -> Evaluation:
+    """Evaluate the model on the validation graphs."""
+    run.ranks.share_state(run.modules)
+    checked = evaluate(run.model, run.validation, output=run.config.output)
+    if math.isnan(checked.loss):
         raise GraphTransplantError(
-            f"`balance` needs classes or labels, but the targets of {train.name} are numbers"
+            f"the validation loss is not a number in epoch {run.epoch}: the model returns NaN "
+            "for a validation graph"
         )
-    classes = train.labels if train.task == "multiclass" else rarest_label(train.y)
-    _, number, count = torch.unique(classes, return_inverse=True, return_counts=True)
-    weight: Tensor = count.double().reciprocal()[number]
-    return weight
+    return checked
 
 
-def _check_metric(metric: str, validation: GraphStore) -> None:
-    check_choice("metric", metric, selection_metrics())
-    targets = as_targets(validation.y, validation.num_outputs)
-    if not defined(metric, targets, validation.task):
-        needs = (
-            "numbers that vary" if metric == "r2" else "two classes, or labels, with both values"
+def end_epoch(run: TrainingState, losses: Sequence[float], checked: Evaluation) -> EpochLog:
+    """Let augmentations adapt, and record the epoch, which decides when training stops."""
+    with evaluating(run.modules[0]):
+        measured = merged_measurements(
+            *(part.after_epoch(run.predictor, run.validation) for part in run.augmentations)
         )
-        raise GraphTransplantError(
-            f"`metric` is {metric!r}, which needs {needs}; it is not defined on the validation "
-            f"graphs of {validation.name}"
-        )
-
-
-def _check_optimizer(optimizer: Any) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise GraphTransplantError(
-            f"`optimizer` must return a torch.optim.Optimizer; got {optimizer!r}"
-        )
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise GraphTransplantError(
-            f"`optimizer` {type(optimizer).__name__} computes the loss several times a step, which "
-            "fit does not support: use one whose step() needs no closure, such as torch.optim.AdamW"
-        )
+    task = run.validation.task
+    log = EpochLog(
+        epoch=run.epoch,
+        iterations=run.iterations,
+        train_loss=sum(losses),
+        clean_loss=losses[0],
+        virtual_loss=losses[1],
+        auxiliary_loss=losses[2],
+        validation_loss=checked.loss,
+        validation_accuracy=checked.accuracy if task == "multiclass" else math.nan,
+        learning_rate=run.learning_rate,
+        seconds=run.seconds,
+        measurements=measured,
+        validation_score=_score(checked, run.config.metric, task),
+    )
+    run.record(log)
+    return log
 
 
 def _score(checked: Evaluation, metric: str, task: str) -> float:
@@ -475,9 +355,7 @@ def _score(checked: Evaluation, metric: str, task: str) -> float:
 
 
 @contextmanager
-def _progress_bar(
-    progress: bool | None, epochs: int, metric: str
-) -> Iterator[Callable[[EpochLog], None]]:
+def _progress_bar(progress: bool | None, config: FitConfig) -> Iterator[Callable[[EpochLog], None]]:
     if progress is None:
         progress = sys.stderr.isatty()
     if not progress:
@@ -487,13 +365,13 @@ def _progress_bar(
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=epochs)
+        task = bar.add_task("", total=config.epochs)
 
         def show(log: EpochLog) -> None:
-            text = f"epoch {log.epoch}/{epochs}  loss {log.train_loss:.3f}  "
+            text = f"epoch {log.epoch}/{config.epochs}  loss {log.train_loss:.3f}  "
             text += f"val loss {log.validation_loss:.3f}"
-            if metric != "accuracy":
-                text += f"  val {metric.replace('_', ' ')} {log.validation_score:.3f}"
+            if config.metric != "accuracy":
+                text += f"  val {config.metric.replace('_', ' ')} {log.validation_score:.3f}"
             elif not math.isnan(log.validation_accuracy):
                 text += f"  val acc {log.validation_accuracy:.3f}"
             bar.update(task, completed=log.epoch, description=text)

@@ -55,8 +55,10 @@ def step_losses(
             "two, or make `y` float and pass task='multilabel'"
         )
     targets = batch_targets(batch, logits.shape[1], loss_of.task)
-    if isinstance(model, ModuleAdapter) and loss_of.task == "multiclass" and not loss_of.loss_fn:
-        _check_logits(logits)
+    if isinstance(model, ModuleAdapter) and not model.logits_checked:
+        if loss_of.task == "multiclass" and not loss_of.loss_fn:
+            _check_logits(logits)
+        model.logits_checked = True  # looking at values waits for the device
     clean = CleanPass(batch, targets, prediction, loss_of)
     virtual = auxiliary = clean.loss.new_zeros(())
     # Virtual samples must not change running statistics.
@@ -164,7 +166,7 @@ def augmented_loss(
     losses = step_losses(
         as_predictor(model, saliency_module, output),
         graphs,
-        several(augment),
+        as_augmentations(augment),
         loss_of=Loss(task, class_weight, loss_fn),
         generator=generator,
     )
@@ -190,9 +192,3 @@ def _task_of(model: nn.Module, y: Tensor) -> str:
         "values: pass task='multilabel' or task='regression', or task='multiclass' for soft "
         "class probabilities"
     )
-
-
-def several(augment: Augmentations) -> tuple[Augmentation, ...]:
-    """Return one augmentation or several as a tuple."""
-    must = "`augment` must be an augmentation or several, such as gt.GraphTransplant()"
-    return as_augmentations(augment, must)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.utils.files import folder_name, writing
+from graph_transplant.utils.files import writing
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-    from graph_transplant.training.checkpoint import EpochLog
+    from graph_transplant.training.state import EpochLog
 
-# Values of an epoch and their TensorBoard tags; the curves of records have some of them.
+# Values of an epoch and their TensorBoard tags.
 _LOGGED: Final = {
     **{f"{part}_loss": f"loss/{part}" for part in ("train", "clean", "virtual", "auxiliary")},
     "validation_loss": "loss/validation",
@@ -26,8 +26,6 @@ _LOGGED: Final = {
     "validation_score": "validation/score",
     "learning_rate": "learning_rate",
 }
-# Last part of the name of a trial's run; records lack the usual conditions.
-_NUMBERED: Final = ("repeat", "fold", "label_noise", "train_fraction")
 
 
 class TensorBoard:
@@ -77,32 +75,6 @@ class TensorBoard:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def write_record(record: Mapping[str, Any], directory: str | Path) -> None:
-    """Write the learning curve of a finished trial as a run, which is replaced if it exists.
-
-    The folder is named by data set, model, method, repeat and fold. Use one directory per
-    comparison, as settings are not part of the name. Trials without a network have no curve.
-    """
-    if not record.get("curve"):
-        return
-    parts = [record["data"], f"{record['model']}-{record['layers']}", record["method"]]
-    parts.append("-".join(f"{name}{record[name]}" for name in _NUMBERED if name in record))
-    folder = Path(directory).joinpath(*map(folder_name, parts))
-    with writing(folder):
-        for path in folder.glob("events.out.tfevents.*"):
-            path.unlink()
-        with _writer_class()(str(folder)) as writer:
-            for row in record["curve"]:
-                _write(writer, row)
-
-
-def check_directory(directory: Path) -> None:
-    """Raise early if TensorBoard is not installed or the directory cannot be created."""
-    _writer_class()
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
 
 
 def _write(writer: SummaryWriter, log: Mapping[str, Any]) -> None:

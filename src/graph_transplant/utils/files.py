@@ -1,4 +1,4 @@
-"""Atomic writes, file locks and file names."""
+"""Atomic writes and file names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+from filelock import lock_descriptor
 
 from graph_transplant.errors import DataError, GraphTransplantError
 
@@ -79,7 +81,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(descriptor, "wb") as file:
             with suppress(OSError):  # file systems without locks: leftovers then stay
-                try_lock(file)
+                lock_descriptor(file.fileno(), blocking=False)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -104,7 +106,7 @@ def _remove_leftovers(path: Path) -> None:
                 left.unlink()
                 continue
             with left.open("rb+") as file:
-                if try_lock(file):
+                if lock_descriptor(file.fileno(), blocking=False):
                     left.unlink()
 
 
@@ -178,26 +180,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def try_lock(file: IO[bytes]) -> bool:
-    """Lock a file exclusively until it is closed; ``False`` if it is already locked."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        file.seek(0)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def folder_name(name: str) -> str:

@@ -3,21 +3,6 @@
   const root = document.documentElement;
   root.dataset.script = "on";
 
-  // Light and dark: the room decides until somebody does.
-  const room = matchMedia("(prefers-color-scheme: dark)");
-  const theme = document.createElement("button");
-  const isDark = () => (root.dataset.theme || (room.matches ? "dark" : "light")) === "dark";
-  const tellTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
-  theme.type = "button";
-  theme.className = "theme";
-  theme.addEventListener("click", () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
-    tellTheme();
-  });
-  room.addEventListener("change", tellTheme);
-  tellTheme();
-  document.querySelector("main").prepend(theme);
-
   // Tables: the first press sorts, the second turns the order round, the third restores it.
   const turned = { ascending: "descending", descending: "ascending" };
   for (const table of document.querySelectorAll("table.sortable")) {

@@ -1,0 +1,98 @@
+"""Options of :func:`~graph_transplant.fit`, which a checkpoint must agree with."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+from graph_transplant.errors import (
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_positive,
+)
+from graph_transplant.metrics import selection_metrics
+
+# The types are evaluated to check the values, which must not import torch.
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+
+    LossFunction = Callable[[Tensor, Tensor], Tensor]
+    MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+    MakeScheduler = Callable[[Optimizer], LRScheduler]
+    Output = Callable[[Any], Tensor]
+    Submodule = nn.Module | str
+    Weights = Tensor | Sequence[float]
+else:
+    LossFunction = MakeOptimizer = MakeScheduler = Output = Submodule = Weights = Any
+
+
+def _check_metric(metric: str) -> None:
+    check_choice("metric", metric, selection_metrics())
+
+
+def _check_callable(**values: Any) -> None:
+    for name, value in values.items():
+        if value is not None and not callable(value):
+            raise GraphTransplantError(
+                f"`{name}` must be callable, such as a class or a functools.partial; got {value!r}"
+            )
+
+
+Count = Annotated[int, partial(check_at_least, 1)]
+Positive = Annotated[float, check_positive]
+PatienceUnit = Literal["iterations", "epochs"]
+Ties = Literal["first", "loss", "reset"]
+
+PATIENCE_UNITS = get_args(PatienceUnit)
+
+TIES = get_args(Ties)
+"""Which of several epochs with the same validation score is the best, see
+:func:`~graph_transplant.fit`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FitConfig:
+    """All that determines a training besides the model, its augmentations and the data.
+
+    See :func:`~graph_transplant.fit` for the meaning of the options. Every field is compared with
+    a checkpoint before it is resumed.
+
+    Example:
+        >>> FitConfig(seed=0, epochs=0)
+        Traceback (most recent call last):
+        graph_transplant.errors.GraphTransplantError: `epochs` must be at least 1, got 0
+    """
+
+    seed: Annotated[int, partial(check_at_least, 0)]
+    epochs: Count = 1000
+    batch_size: Count = 128
+    learning_rate: Positive = 5e-4
+    stop_patience: Count = 1500
+    decay_patience: Count = 1000
+    patience_unit: PatienceUnit = "iterations"
+    metric: Annotated[str, _check_metric] = "accuracy"
+    ties: Ties = "first"
+    clip_norm: Positive = 2.0
+    loss_fn: LossFunction | None = None
+    class_weight: Weights | None = None
+    optimizer: Annotated[MakeOptimizer | None, _check_callable] = None
+    scheduler: Annotated[MakeScheduler | None, _check_callable] = None
+    output: Output | None = None
+    balance: bool = False
+    graph_weight: Weights | None = None
+    saliency_module: Submodule | None = None
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            kind, value = option.type, getattr(self, option.name)
+            if get_origin(kind) is Literal:
+                check_choice(option.name, value, get_args(kind))
+            elif get_origin(kind) is Annotated:
+                plain, *checks = get_args(kind)
+                for check in checks:
+                    check(**{option.name: value})
+                if plain in (int, float):  # checkpoints cannot hold NumPy scalars
+                    object.__setattr__(self, option.name, plain(value))
