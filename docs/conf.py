@@ -52,8 +52,18 @@ def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
         found = pkgutil.resolve_name(node.get("reftarget", ""))
     except (ImportError, AttributeError, ValueError):
         return None
-    module, name = (getattr(found, key, None) for key in ("__module__", "__qualname__"))
-    where = (env, node["refdoc"], app.builder, node["reftype"], f"{module}.{name}", node, content)
+    module, name = (
+        getattr(found, key, None) for key in ("__module__", "__qualname__")
+    )
+    where = (
+        env,
+        node["refdoc"],
+        app.builder,
+        node["reftype"],
+        f"{module}.{name}",
+        node,
+        content,
+    )
     return env.get_domain("py").resolve_xref(*where) or content
 
 
