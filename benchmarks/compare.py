@@ -47,6 +47,7 @@ def table(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> pd
         )
         columns[name] = rows.median()
     both = pd.DataFrame(columns).dropna()
+    both.index = pd.MultiIndex.from_tuples(both.index, names=["data", "contender"])
     return both.assign(change=both["now"] / both["before"])
 
 
