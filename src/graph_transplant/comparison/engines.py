@@ -41,6 +41,8 @@ from graph_transplant.comparison.run_trial import (
 from graph_transplant.data import GraphStore
 from graph_transplant.datasets.splits import prepare
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
+from graph_transplant.methods import METHODS
 from graph_transplant.metrics import BUILT_IN, METRICS
 from graph_transplant.results.record import Trial
 from graph_transplant.training.checkpoint import EpochLog
@@ -104,7 +106,10 @@ def run_trials(run: Execution, engine: str = "local") -> None:
         remove_checkpoint(folder, finished.trial)
 
     metrics = {name: metric for name, metric in METRICS.items() if name not in BUILT_IN}
-    job = replace(run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics)
+    methods = {name: METHODS[name] for name in METHODS.keys() - BUILT_IN_METHODS}
+    job = replace(
+        run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics, methods=methods
+    )
     if engine == "ray" or (engine == "local" and run.workers > 1):
         _check_sendable(job)
     try:
@@ -129,7 +134,8 @@ def check_engine(engine: str, address: str | None) -> None:
 
 def _check_sendable(job: TrialContext) -> None:
     """Raise if something of the user's own cannot be sent to other processes."""
-    for name, own in {**job.own.methods, **job.own.models, **job.metrics}.items():
+    every = {**job.own.methods, **job.own.models, **job.methods, **job.metrics}
+    for name, own in every.items():
         try:
             dumps(own)
         except Exception as problem:  # any, from the user's own objects
@@ -242,6 +248,9 @@ def run_in_worker(
         for name in METRICS.keys() - BUILT_IN:  # of an earlier comparison
             del METRICS[name]
         METRICS.update(job.metrics)
+        for name in METHODS.keys() - BUILT_IN_METHODS:
+            del METHODS[name]
+        METHODS.update(job.methods)
         return run_trial(worker_store(data, job.fingerprint), trial, job)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
         return failure_of(trial, problem)
@@ -451,7 +460,7 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
 
 def _run_on_ranks(run: Execution) -> None:
     """Run trials on all ranks; called on rank 0, while the others are in :func:`lead_or_serve`."""
-    _from_first((run.trials, replace(run.job, metrics={})))  # ranks register their own
+    _from_first((run.trials, replace(run.job, metrics={}, methods={})))  # ranks register their own
     _run_here(replace(run, job=_on_common_disk(run.job)))
 
 
