@@ -218,7 +218,8 @@ def test_a_method_of_your_own_trains_a_model_and_is_listed(
     model = gt.train("motifs", method="fewer-nodes:share=0.3", **options)
     model.save(tmp_path / "model")
     assert gt.TrainedModel.load(tmp_path / "model").training["method"] == "fewer-nodes:share=0.3"
-    assert "drops few nodes" in (tmp_path / "model" / "card.html").read_text("utf-8")
+    model.report(tmp_path / "card.html")
+    assert "drops few nodes" in (tmp_path / "card.html").read_text("utf-8")
     with pytest.raises(GraphTransplantError, match=r"`method` must be one of .*got .half."):
         gt.train("motifs", method="half", **options)
     assert main(["methods"]) == 0
