@@ -40,7 +40,7 @@ from torch_geometric.transforms import OneHotDegree
 import graph_transplant as gt
 from graph_transplant.augment import CleanPass, ReliabilityFilter, VirtualGraphs, build_method
 from graph_transplant.data.targets import Loss, as_targets
-from graph_transplant.methods import METHODS
+from graph_transplant.methods import expand_methods
 from graph_transplant.models.model import usable_device
 from graph_transplant.nn import evaluating
 from graph_transplant.training.step import take_step
@@ -324,7 +324,7 @@ def compile_seconds() -> float:
     seconds = []
     for _ in range(2):
         begin = time.process_time()
-        for name in METHODS:
+        for name in expand_methods(["all"]):
             try:
                 next(ours(name, store, [torch.arange(24)]))
             except gt.DataError:
@@ -393,7 +393,7 @@ def measure_methods(store: gt.GraphStore, batch_size: int, rounds: int) -> dict[
     batches = random_batches(store, batch_size, WARM_UP + rounds)
     ready: dict[str, Ready] = {}
     refused: dict[str, str] = {}
-    for name in METHODS:
+    for name in expand_methods(["all"]):
         try:
             ready[name] = Ready.of(name, store)
         except gt.GraphTransplantError as error:

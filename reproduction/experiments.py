@@ -21,11 +21,10 @@ from graph_transplant.config.recipes import SCALES, scale_of
 from graph_transplant.data import GraphStore
 from graph_transplant.datasets import load
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
-from graph_transplant.methods import REFERENCE, expand_methods
+from graph_transplant.methods import REFERENCE, expand_methods, method_key
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
 from graph_transplant.results.record import Record, Trial, all_trials
 from graph_transplant.results.record_file import RecordStore
-from graph_transplant.results.selection import method_key
 from graph_transplant.utils.files import folder_name
 from graph_transplant.utils.text import count, duration
 from reproduction.published import data_sizes

@@ -21,7 +21,7 @@ import matplotlib as mpl
 import pandas as pd
 
 import graph_transplant as gt
-from graph_transplant.methods import CLASSICAL, METHODS
+from graph_transplant.methods import METHODS
 from graph_transplant.utils.text import capital, listed, number, p_value
 from reproduction.claims import (
     ECE,
@@ -305,7 +305,7 @@ def summary() -> str:
     beside = beside_networks()
     sure = [one for one in beside if one.significant]
     ahead = [one for one in sure if one.test.difference > 0]
-    won = [f"{CLASSICAL[one.claim.method].words} on {with_interval(one)}" for one in ahead]
+    won = [f"{METHODS[one.claim.method].words} on {with_interval(one)}" for one in ahead]
     caution = (
         f"Two cautions. DP's difference to dropping random nodes is {by_word(dropped)}. And of "
         f"{len(beside)} comparisons of a method without a network with the best network, "
@@ -383,7 +383,7 @@ def beyond() -> str:
         for data in ("ENZYMES", "Mutagenicity", "COIL-DEL")
     )
     beside = [
-        f"{CLASSICAL[one.claim.method].words} is {one.word} on {with_interval(one)}"
+        f"{METHODS[one.claim.method].words} is {one.word} on {with_interval(one)}"
         for one in beside_networks()
     ]
     epochs = [

@@ -12,13 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from graph_transplant.methods import REFERENCE
+from graph_transplant.methods import REFERENCE, method_key
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.page import slug
 from graph_transplant.report.tables import latex_table, latex_text, markdown_table, markdown_text
 from graph_transplant.results.record import Record, metric_of
 from graph_transplant.results.results import Results
-from graph_transplant.results.selection import method_key
 from graph_transplant.results.statistics import Paired, holm
 from graph_transplant.results.verdict import SIGNIFICANT
 from graph_transplant.utils.files import write_atomically

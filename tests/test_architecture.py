@@ -51,7 +51,6 @@ LIGHT = ORDER[: ORDER.index("kernels")]
 # not.
 LATE = {
     "config.train": {"augment", "datasets"},  # types of what `gt.train` also takes
-    "methods": {"augment", "nn"},  # the augmentations behind the names
     "results.predictions": {"data"},  # a type
     "results.results": {"figures", "report"},  # `Results.plot` and `Results.report`
 }

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
+import subprocess
+import sys
+import textwrap
 from math import prod
+from pathlib import Path
 
 import pytest
+import torch
 
 import graph_transplant as gt
 from graph_transplant.augment import DropNodes, build_method
+from graph_transplant.baselines import BaselinePredictions, BaselineTask
+from graph_transplant.cli import main
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import (
     METHODS,
+    Method,
     expand_methods,
     method_name,
     parse_method,
     search_space,
 )
+from graph_transplant.utils.lazy import resolve
 
 # The paper's appendix, "Baselines" and "Implementation details": what is tuned, among what.
 PAPER_SEARCH = {
@@ -46,7 +56,7 @@ def test_the_search_spaces_are_those_of_the_paper() -> None:
             assert not method.search, name
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", expand_methods(["all"]))
 def test_a_search_space_is_the_method_with_each_value(name: str) -> None:
     presets, search = search_space(name), METHODS[name].search
     assert len(presets) == len(set(presets)) == prod(len(values) for values in search.values())
@@ -69,11 +79,6 @@ def test_parameters_reach_the_augmentation() -> None:
     assert (mixed.anchor_ratio, mixed.hops, mixed.alpha) == (0.05, (1, 2), 0.5)
     assert (mixed.pairing.policy, mixed.connect) == ("minority", "predict")
     assert mixed.saliency == gt.NodeSaliency("gradient-x-activation")
-    # By default they are those of the class.
-    (plain,) = build_method("transplant-dp", model())
-    names = ("connect", "anchor_ratio", "hops", "alpha", "anchors", "cut", "importance", "saliency")
-    written = gt.GraphTransplant()
-    assert all(getattr(plain, name) == getattr(written, name) for name in names)
 
 
 @pytest.mark.parametrize("policy", ["same-class", "cross-class", "minority"])
@@ -86,7 +91,9 @@ def test_every_mixing_method_takes_every_pairing(policy: str) -> None:
 
 
 def test_groups() -> None:
-    assert expand_methods(["all"]) == list(METHODS)
+    networks, others = expand_methods(["all"]), expand_methods(["baselines"])
+    assert [*networks, *others] == list(METHODS)
+    assert others == ["forest", "wl-svm", "structure-blind", "majority"]
     assert expand_methods(["paper"]) == list(PAPER_SEARCH)
     expected = ["vanilla", "drop-nodes", "drop-nodes:ratio=0.4"]
     assert expand_methods(["vanilla", "drop-nodes:paper", "vanilla", "all"])[:3] == expected
@@ -111,22 +118,115 @@ def test_sensitivity_changes_one_parameter_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("transplant", "must be one of all, paper, vanilla"),
+        ("transplant", "must be one of all, paper, baselines, vanilla"),
         ("drop-nodes:rate=0.4", "drop-nodes has ratio; got 'rate=0.4'"),
         ("drop-nodes:ratio", "write each parameter once, as NAME=VALUE"),
         ("drop-nodes:ratio=much", "^drop-nodes:ratio=much: `ratio` must be a number, got"),
         ("drop-nodes:ratio=0.4:ratio=0.2", "write each parameter once"),
         ("vanilla:ratio=0.4", "vanilla has no parameters; got"),
-        ("unknown:paper", "`methods` must be one of all, paper, vanilla"),
+        ("unknown:paper", "`methods` must be one of all, paper, baselines, vanilla"),
         ("all:paper", "`all` stands for several methods and takes no parameters"),
         ("drop-nodes:ratio=0.4:paper", "got 'paper' in"),
         ("drop-nodes:sensitivity", "which drop-nodes does not have"),
+        ("forest", "`method` must be one of vanilla, .*; got 'forest'"),
+        ("forest:trees=3", "forest has no parameters"),
         ("drop-nodes:ratio=2", r"^drop-nodes:ratio=2.0: `ratio` must be in"),
     ],
 )
 def test_a_name_that_cannot_be_read_is_told(text: str, said: str) -> None:
     with pytest.raises(GraphTransplantError, match=said):
         build_method(expand_methods([text])[0], model())
+
+
+def test_a_former_name_of_a_group_is_told() -> None:
+    with pytest.warns(FutureWarning, match="`classical` is now called `baselines`"):
+        assert expand_methods(["vanilla", "classical"])[1:] == expand_methods(["baselines"])
+
+
+# -------------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {"vanilla"}))
+def test_every_target_is_there(name: str) -> None:
+    method = METHODS[name]
+    taken = inspect.signature(resolve(method.target)).parameters
+    assert {*method.fixed, *method.settable} <= taken.keys()
+    assert method.parameters.keys() >= {*method.settable, *method.search}
+    assert method.network == (name not in expand_methods(["baselines"]))
+    assert bool(method.words) != method.network
+
+
+def test_names_and_summaries_are_read_without_torch() -> None:
+    code = """
+        import sys
+        from graph_transplant.methods import expand_methods, parse_method
+        parse_method("drop-nodes"), expand_methods(["paper", "all", "baselines"])
+        print("torch" in sys.modules)
+    """
+    words = [sys.executable, "-c", textwrap.dedent(code)]
+    assert subprocess.run(words, capture_output=True, text=True).stdout == "False\n"
+
+
+class FewerNodes(DropNodes):
+    """Drop few nodes."""
+
+    def __init__(self, share: float = 0.1, least: int = 1) -> None:
+        super().__init__(share)
+        self.least = least
+
+
+def half(task: BaselineTask) -> BaselinePredictions:
+    """Predict the same for every graph."""
+    said = [torch.zeros(len(part), part.num_outputs) for part in (task.validation, task.test)]
+    return BaselinePredictions(*said)
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {
+        "fewer-nodes": Method(FewerNodes, "drops few nodes", fixed={"least": 2}),
+        "half": Method(half, "predicts nothing", role="baseline", words="predicting nothing"),
+    }
+    for name, row in rows.items():
+        monkeypatch.setitem(METHODS, name, row)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_methods_of_your_own_are_compared(own: None, tmp_path: Path, workers: int) -> None:
+    names = ["vanilla", "fewer-nodes:share=0.3", "half"]
+    results = gt.compare(
+        "motifs", graphs=60, methods=names, folds=3, epochs=1, layers=1, workers=workers,
+        out=tmp_path,
+    )  # fmt: skip
+    assert set(results.frame["method"]) == set(names)
+    assert results.frame.loc[results.frame["method"] == "half", "model"].isna().all()
+    assert parse_method("fewer-nodes:share=0.3") == ("fewer-nodes", {"share": 0.3})
+    assert METHODS["fewer-nodes"].parameters == {"share": 0.1}
+    assert {"fewer-nodes", "half"} <= {*expand_methods(["all", "baselines"])}
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "drops few nodes" in page
+    assert "predicts nothing" in page
+    # The command line does not have them.
+    (call,) = results.calls
+    assert call.compare().startswith("gt.compare(")
+
+
+def test_a_method_of_your_own_trains_a_model_and_is_listed(
+    own: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"graphs": 60, "epochs": 1, "layers": 1, "hidden": 8}
+    model = gt.train("motifs", method="fewer-nodes:share=0.3", **options)
+    model.save(tmp_path / "model")
+    assert gt.TrainedModel.load(tmp_path / "model").training["method"] == "fewer-nodes:share=0.3"
+    model.report(tmp_path / "card.html")
+    assert "drops few nodes" in (tmp_path / "card.html").read_text("utf-8")
+    with pytest.raises(GraphTransplantError, match=r"`method` must be one of .*got .half."):
+        gt.train("motifs", method="half", **options)
+    assert main(["methods"]) == 0
+    listed = capsys.readouterr().out
+    assert "fewer-nodes" in listed
+    assert "share=0.1" in listed
+    assert "majority, half" in listed
 
 
 NAN = float("nan")

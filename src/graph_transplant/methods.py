@@ -1,24 +1,21 @@
 """Registry of methods by name, with the paper's search spaces as presets.
 
-To add a method, add a :class:`Method` to :data:`METHODS`. Augmentations and torch are imported only
-when a method is built, not for its name and summary.
+To add a method, add a :class:`Method` to :data:`METHODS`. Its class is imported when it is needed,
+so that names, groups and summaries are read without torch.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Final, Literal
 
-from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
-
-if TYPE_CHECKING:
-    from graph_transplant.augment.base import Augmentation
-
+from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.utils.lazy import resolve
 
 __all__ = [
     "METHODS",
@@ -30,7 +27,6 @@ __all__ = [
 ]
 
 Value = float | int | str
-Augmentations = tuple["Augmentation", ...]
 Role = Literal["reference", "method", "rival", "ablation", "control", "baseline"]
 """What a method is for: a ``control`` isolates a part of Graph Transplant, an ``ablation`` changes
 one, a ``baseline`` has no network."""
@@ -41,111 +37,56 @@ class Method:
     """A named method.
 
     Attributes:
-        build: Creates its augmentations, given the width of the model's node embeddings; further
-            parameters have defaults.
-        search: The paper's search space: values by parameter. Ablations and controls of Graph
-            Transplant have the same one as Graph Transplant.
-        in_paper: Whether it is in the paper's main table.
+        target: What makes it, as ``"module:name"`` in this package or, for a method of your own,
+            the class or function itself: an augmentation; for a baseline, a function of a
+            :class:`~graph_transplant.baselines.BaselineTask`; empty for plain training. A class
+            that takes ``embedding_size`` is given the width of the model's node embeddings.
+        summary: One line for lists and pages.
         role: What it is for.
         controls: Explanations of a gain that it has in common with Graph Transplant: what it is not
             beaten on, it may explain.
+        words: Its name within a sentence, if that is not its key.
+        fixed: Arguments that make this method of its target.
+        settable: Parameters that a name may set, in this order. (default: all arguments of the
+            target that are not fixed and have a number or text as default)
+        search: The paper's search space: values by parameter. Ablations and controls of Graph
+            Transplant have the same one as Graph Transplant.
+        in_paper: Whether it is in the paper's main table.
+        needs_smiles: Whether it reads the SMILES of molecules, which saved graphs do not keep.
 
     Example:
         >>> METHODS["drop-nodes"].search
         {'ratio': (0.2, 0.4)}
     """
 
-    build: Callable[..., Augmentations]
+    target: str | Callable[..., Any]
     summary: str
-    search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    in_paper: bool = False
     role: Role = "rival"
     controls: tuple[str, ...] = ()
+    words: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    settable: tuple[str, ...] = ()
+    search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    in_paper: bool = False
+    needs_smiles: bool = False
+
+    @property
+    def network(self) -> bool:
+        """Whether it trains a network."""
+        return self.role != "baseline"
 
     @property
     def parameters(self) -> dict[str, Value]:
-        """Parameters that a name may set, with their defaults."""
-        listed = list(inspect.signature(self.build).parameters.values())[1:]
-        return {parameter.name: parameter.default for parameter in listed}
-
-
-SALIENCIES: dict[str, dict[str, Any]] = {
-    "gradient": {},
-    "gradient-x-activation": {"kind": "gradient-x-activation"},
-    "gradient-after-activation": {"activation": "after"},
-}
-"""Named arguments of ``NodeSaliency``: the default; the gradient times the embedding; and the
-paper's literal definition, at the last layer's output, which ranks nothing with a mean or sum
-readout."""
-
-
-@dataclass(frozen=True)
-class _Plain:
-    """Builds an augmentation that does not depend on the model, from a class of ``augment``.
-
-    Parameters whose default is a number or a string can be set by name.
-    """
-
-    place: str
-
-    def _kind(self) -> Callable[..., Augmentation]:
-        module, name = self.place.split(".")
-        kind: Callable[..., Augmentation] = getattr(
-            import_module(f"graph_transplant.augment.{module}"), name
-        )
-        return kind
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        width = inspect.Parameter("width", inspect.Parameter.POSITIONAL_ONLY)
-        given = (
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in inspect.signature(self._kind()).parameters.values()
-            if type(parameter.default) in (float, int, str)
-        )
-        return inspect.Signature([width, *given])
-
-    def __call__(self, width: int, **parameters: Value) -> Augmentations:
-        return (self._kind()(**parameters),)
-
-
-def _vanilla(width: int) -> Augmentations:
-    return ()
-
-
-def _m_evolve(width: int, ratio: float = 0.2) -> Augmentations:
-    from graph_transplant.augment.m_evolve import ReliabilityFilter, SwapOpenTriads
-
-    return (ReliabilityFilter(SwapOpenTriads(ratio)),)
-
-
-def _transplanting(connect: str, **parts: Any) -> Callable[..., Augmentations]:
-    def build(
-        width: int,
-        anchor_ratio: float = 0.1,
-        pairing: str = "random",
-        max_hops: int = 3,
-        alpha: float = 2.0,
-        saliency: str = "gradient",
-    ) -> Augmentations:
-        from graph_transplant.augment.transplant import GraphTransplant
-        from graph_transplant.nn.saliency import NodeSaliency
-
-        check_at_least(1, max_hops=max_hops)
-        return (
-            GraphTransplant(
-                connect,
-                anchor_ratio=anchor_ratio,
-                hops=range(1, max_hops + 1),
-                alpha=alpha,
-                saliency=NodeSaliency(**SALIENCIES[check_choice("saliency", saliency, SALIENCIES)]),
-                pairing=pairing,
-                embedding_size=width,
-                **parts,
-            ),
-        )
-
-    return build
+        """Parameters that a name may set, with the defaults of the target."""
+        if not (self.target and self.network):
+            return {}
+        known = inspect.signature(resolve(self.target)).parameters
+        defaults = {
+            name: known[name].default
+            for name in self.settable or known
+            if name not in ("embedding_size", *self.fixed)
+        }
+        return {key: value for key, value in defaults.items() if type(value) in (float, int, str)}
 
 
 _PERTURBED = {"ratio": (0.2, 0.4)}
@@ -155,121 +96,204 @@ SENSITIVITY: dict[str, tuple[Value, ...]] = {
     "anchor_ratio": (0.05, 0.1, 0.2, 0.3),
     "max_hops": (1, 2, 3, 5),
     "alpha": (0.5, 1.0, 2.0, 5.0),
-    "saliency": tuple(SALIENCIES),
+    "saliency": ("gradient", "gradient-x-activation", "gradient-after-activation"),
 }
 """Values of Graph Transplant's parameters around its defaults: R, the largest K, the parameter of
 the Beta distribution of p, and the kind of saliency."""
 
-_paper = partial(Method, in_paper=True)
-_ablation = partial(Method, role="ablation")
-_control = partial(Method, role="control")
+_transplant = partial(
+    Method,
+    "augment.transplant:GraphTransplant",
+    settable=("anchor_ratio", "pairing", "max_hops", "alpha", "saliency"),
+    search=_ANCHORS,
+)
+_baseline = partial(Method, role="baseline")
 
 METHODS: dict[str, Method] = {
-    "vanilla": _paper(
-        _vanilla, "plain training, the baseline for all differences", role="reference"
+    "vanilla": Method(
+        "", "plain training, the baseline for all differences", role="reference", in_paper=True
     ),
-    "manifold-mixup": _paper(
-        _Plain("manifold.ManifoldMixup"), "mixes graph embeddings after the readout"
+    "manifold-mixup": Method(
+        "augment.manifold:ManifoldMixup", "mixes graph embeddings after the readout", in_paper=True
     ),
-    "m-evolve": _paper(
-        _m_evolve, "swaps edges of open triads, keeps graphs with reliable labels", _PERTURBED
+    "m-evolve": Method(
+        "augment.m_evolve:m_evolve",
+        "swaps edges of open triads, keeps graphs with reliable labels",
+        search=_PERTURBED,
+        in_paper=True,
     ),
-    "drop-nodes": _paper(
-        _Plain("perturb.DropNodes"), "drops random nodes", _PERTURBED, controls=("lost nodes",)
+    "drop-nodes": Method(
+        "augment.perturb:DropNodes",
+        "drops random nodes",
+        controls=("lost nodes",),
+        search=_PERTURBED,
+        in_paper=True,
     ),
-    "perturb-edges": _paper(
-        _Plain("perturb.PerturbEdges"), "removes random edges and adds as many", _PERTURBED
+    "perturb-edges": Method(
+        "augment.perturb:PerturbEdges",
+        "removes random edges and adds as many",
+        search=_PERTURBED,
+        in_paper=True,
     ),
-    "mask-nodes": _paper(
-        _Plain("perturb.MaskNodes"), "masks the features of random nodes", _PERTURBED
+    "mask-nodes": Method(
+        "augment.perturb:MaskNodes",
+        "masks the features of random nodes",
+        search=_PERTURBED,
+        in_paper=True,
     ),
-    "subgraph": _paper(
-        _Plain("perturb.RandomSubgraph"), "keeps a random connected subgraph", {"size": (0.6, 0.8)}
+    "subgraph": Method(
+        "augment.perturb:RandomSubgraph",
+        "keeps a random connected subgraph",
+        search={"size": (0.6, 0.8)},
+        in_paper=True,
     ),
-    "transplant-dp": _paper(
-        _transplanting("degree"),
+    "transplant-dp": _transplant(
         "Graph Transplant, new edges by degree preservation",
-        _ANCHORS,
         role="method",
+        fixed={"connect": "degree"},
+        in_paper=True,
     ),
-    "transplant-ep": _paper(
-        _transplanting("predict"),
+    "transplant-ep": _transplant(
         "Graph Transplant, new edges by the edge predictor ψ",
-        _ANCHORS,
         role="method",
+        fixed={"connect": "predict"},
+        in_paper=True,
     ),
-    "transplant-disconnected": _ablation(
-        _transplanting("none"), "ablation: no new edges", _ANCHORS
+    "transplant-disconnected": _transplant(
+        "ablation: no new edges", role="ablation", fixed={"connect": "none"}
     ),
-    "transplant-size-label": _ablation(
-        _transplanting("predict", importance="size"),
+    "transplant-size-label": _transplant(
         "ablation: EP with label weights by number of nodes",
-        _ANCHORS,
+        role="ablation",
+        fixed={"connect": "predict", "importance": "size"},
     ),
-    "transplant-scattered": _ablation(
-        _transplanting("predict", cut="scattered"),
+    "transplant-scattered": _transplant(
         "ablation: EP with scattered nodes instead of subgraphs",
-        _ANCHORS,
+        role="ablation",
+        fixed={"connect": "predict", "cut": "scattered"},
     ),
-    "transplant-random": _ablation(
-        _transplanting("predict", anchors="random"),
+    "transplant-random": _transplant(
         "ablation: EP with random source anchors",
-        _ANCHORS,
+        role="ablation",
+        fixed={"connect": "predict", "anchors": "random"},
     ),
     "if-mixup": Method(
-        _Plain("if_mixup.IfMixup"), "interpolates node features and edge weights of two graphs"
+        "augment.if_mixup:IfMixup", "interpolates node features and edge weights of two graphs"
     ),
     "sub-mix": Method(
-        _Plain("sub_mix.SubMix"), "swaps a subgraph for one of another graph, labels by edges"
+        "augment.sub_mix:SubMix", "swaps a subgraph for one of another graph, labels by edges"
     ),
-    "node-sam": Method(_Plain("node_sam.NodeSam"), "splits a node and merges two others"),
+    "node-sam": Method("augment.node_sam:NodeSam", "splits a node and merges two others"),
     "g-mixup": Method(
-        _Plain("g_mixup.GMixup"), "samples graphs from mixed graphons of two classes"
+        "augment.g_mixup:GMixup", "samples graphs from mixed graphons of two classes"
     ),
-    "drop-edge": Method(_Plain("perturb.DropEdges"), "removes random edges"),
-    "label-smoothing": _control(
-        _Plain("controls.LabelSmoothing"),
+    "drop-edge": Method("augment.perturb:DropEdges", "removes random edges"),
+    "label-smoothing": Method(
+        "augment.controls:LabelSmoothing",
         "control: softer labels, no virtual graphs",
+        role="control",
         controls=("soft labels",),
     ),
-    "vanilla-x2": _control(
-        _Plain("controls.OriginalGraphs"),
+    "vanilla-x2": Method(
+        "augment.controls:OriginalGraphs",
         "control: the original graphs twice per step",
+        role="control",
         controls=("more steps",),
     ),
-    "saliency-shuffled": _control(
-        _transplanting("predict", shuffle_saliency=True),
+    "saliency-shuffled": _transplant(
         "control: EP with saliency permuted within each graph",
-        _ANCHORS,
+        role="control",
         controls=("saliency",),
+        fixed={"connect": "predict", "shuffle_saliency": True},
     ),
-    "transplant-cut": _control(
-        _transplanting("none", insert=False),
+    "transplant-cut": _transplant(
         "control: DP that leaves the hole empty, with the labels of DP",
-        _ANCHORS,
+        role="control",
         controls=("lost nodes", "soft labels"),
+        fixed={"connect": "none", "insert": False},
     ),
-    "transplant-light": _control(
-        _transplanting("degree", anchors="random", importance="size"),
+    "transplant-light": _transplant(
         "control: DP without saliency: random anchors, labels by size",
-        _ANCHORS,
+        role="control",
         controls=("saliency",),
+        fixed={"connect": "degree", "anchors": "random", "importance": "size"},
+    ),
+    "forest": _baseline(
+        "baselines.forest:fit_predict",
+        "random forest on ECFP4 counts of molecules, on statistics of other graphs",
+        words="a random forest",
+        needs_smiles=True,
+    ),
+    "wl-svm": _baseline(
+        "baselines.wl_svm:fit_predict",
+        "support vector machine on Weisfeiler-Lehman subtree counts",
+        words="a Weisfeiler-Lehman SVM",
+    ),
+    "structure-blind": _baseline(
+        "baselines.structure_blind:fit_predict",
+        "sum of embedded nodes and a perceptron: looks at no edge",
+        words="a model that sees no edges",
+    ),
+    "majority": _baseline(
+        "baselines.majority:fit_predict",
+        "class frequencies, or means, of the training graphs",
+        words="always predicting the largest class",
     ),
 }
-"""Methods by name."""
+"""Methods by name. One of your own is used by its name once it is in here."""
+
+BUILT_IN: Final = frozenset(METHODS)
+"""Methods that every process has."""
+
+REFERENCE = "vanilla"
+"""The method that every other method is compared with."""
+
+MAJORITY = "majority"
+"""The floor: always predicting the largest class."""
+
+DEFAULT_METHODS = (REFERENCE, "transplant-dp", "transplant-ep")
+"""Methods that are compared by default; for molecules, :data:`MOLECULE_BASELINES` are added."""
+
+MOLECULE_BASELINES = ("forest", MAJORITY)
+
+_UNLISTED = Method("", "")
 
 
-GROUPS = ("all", "paper")
+def method_key(name: str) -> str:
+    """Return the name of a method without its parameters."""
+    return name.partition(":")[0]
+
+
+def method_of(name: str) -> Method:
+    """Return the row of a method, with or without parameters; an empty one if it has none."""
+    return METHODS.get(method_key(name), _UNLISTED)
+
+
+GROUPS = ("all", "paper", "baselines")
 """Names of groups of methods."""
 
+RENAMED_GROUPS = {"classical": "baselines"}
+"""Former names of groups, which are accepted with a warning until the next release."""
 
-def parse_method(text: str) -> tuple[str, dict[str, Value]]:
+
+def group_name(name: str) -> str:
+    """Return the present name of a group, with a warning for a former one; other names as is."""
+    if name in RENAMED_GROUPS:
+        text = f"the group of methods `{name}` is now called `{RENAMED_GROUPS[name]}`"
+        warnings.warn(text, FutureWarning, stacklevel=3)
+    return RENAMED_GROUPS.get(name, name)
+
+
+def parse_method(text: str, *, network: bool = False) -> tuple[str, dict[str, Value]]:
     """Parse a method such as ``drop-nodes:ratio=0.4``; colons separate several parameters.
 
-    Returns the key of :data:`METHODS` and the parameters that differ from their defaults.
+    Returns the key of :data:`METHODS` and the parameters that differ from their defaults. With
+    ``network``, the method must be one that trains a network.
     """
     name, *settings = text.split(":")
-    check_choice("method", name, METHODS)
+    check_choice("method", name, expand_methods(["all"]) if network else METHODS)
+    if not settings:
+        return name, {}
     defaults = METHODS[name].parameters
     given: dict[str, Value] = {}
     for setting in settings:
@@ -313,8 +337,7 @@ def search_space(name: str) -> list[str]:
 def sensitivity(name: str) -> list[str]:
     """List a method, then its variants with one parameter changed from its default."""
     check_choice("method", name, METHODS)
-    known = METHODS[name].parameters
-    if not known.keys() >= SENSITIVITY.keys():
+    if not METHODS[name].parameters.keys() >= SENSITIVITY.keys():
         usable = ", ".join(key for key, one in METHODS.items() if one.search == _ANCHORS)
         raise GraphTransplantError(
             f"`sensitivity` varies the parameters of Graph Transplant, which {name} does not have; "
@@ -332,20 +355,25 @@ def expand_methods(names: Sequence[str]) -> list[str]:
     """Expand names that stand for several methods, without duplicates and default parameters.
 
     ``NAME:paper`` is a method's search space in the paper, ``NAME:sensitivity`` a method with each
-    parameter changed alone, ``paper`` all methods of the paper's main table, ``all`` all methods.
+    parameter changed alone, ``paper`` all methods of the paper's main table, ``all`` all methods
+    that train a network, ``baselines`` all others.
     """
+    groups = {
+        "all": [name for name, method in METHODS.items() if method.network],
+        "paper": [name for name, method in METHODS.items() if method.in_paper],
+        "baselines": [name for name, method in METHODS.items() if not method.network],
+    }
     expanded: list[str] = []
-    for text in names:
+    for text in map(group_name, names):
         name, _, rest = text.partition(":")
-        check_choice("methods", name, [*GROUPS, *METHODS])
-        if name in GROUPS and rest:
+        if name not in METHODS:
+            check_choice("methods", name, [*groups, *METHODS])
+        if name in groups and rest:
             raise GraphTransplantError(
                 f"`{name}` stands for several methods and takes no parameters; got {text!r}"
             )
-        if text == "all":
-            expanded += METHODS
-        elif text == "paper":
-            expanded += [name for name, method in METHODS.items() if method.in_paper]
+        if name in groups:
+            expanded += groups[name]
         elif rest == "paper":
             expanded += search_space(name)
         elif rest == "sensitivity":
@@ -353,51 +381,3 @@ def expand_methods(names: Sequence[str]) -> list[str]:
         else:
             expanded.append(method_name(*parse_method(text)))
     return list(dict.fromkeys(expanded))
-
-
-class Rival(NamedTuple):
-    """Summary of a classical method, its module, its name for use in sentences, and its role."""
-
-    summary: str
-    module: str
-    words: str
-    role: Role = "baseline"
-
-
-CLASSICAL: dict[str, Rival] = {
-    "forest": Rival(
-        "random forest on ECFP4 counts of molecules, on statistics of other graphs",
-        "graph_transplant.baselines.forest",
-        "a random forest",
-    ),
-    "wl-svm": Rival(
-        "support vector machine on Weisfeiler-Lehman subtree counts",
-        "graph_transplant.baselines.wl_svm",
-        "a Weisfeiler-Lehman SVM",
-    ),
-    "structure-blind": Rival(
-        "sum of embedded nodes and a perceptron: looks at no edge",
-        "graph_transplant.baselines.structure_blind",
-        "a model that sees no edges",
-    ),
-    "majority": Rival(
-        "class frequencies, or means, of the training graphs",
-        "graph_transplant.baselines.majority",
-        "always predicting the largest class",
-    ),
-}
-"""Classical methods by name."""
-
-
-REFERENCE = "vanilla"
-"""The method that every other method is compared with."""
-
-
-DEFAULT_METHODS = ("vanilla", "transplant-dp", "transplant-ep")
-"""Methods that are compared by default; for molecules, :data:`MOLECULE_RIVALS` are added."""
-
-MOLECULE_RIVALS = ("forest", "majority")
-
-
-CLASSICAL_GROUP = "classical"
-"""Name of the group of all methods without a network."""

@@ -129,7 +129,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         }
         if isinstance(given["augment"], str):
             try:
-                parse_method(given["augment"])
+                parse_method(given["augment"], network=True)
             except GraphTransplantError as problem:
                 raise type(problem)(str(problem).replace("`method`", "`augment`")) from None
         elif not isinstance(given["augment"], Augmentation | list | tuple):
@@ -534,7 +534,7 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
 def _augment_params(augment: Any) -> dict[str, Any]:
     if isinstance(augment, str):
         try:
-            name, changed = parse_method(augment)
+            name, changed = parse_method(augment, network=True)
         except GraphTransplantError:
             return {}  # raised by `fit`
         return {**METHODS[name].parameters, **changed}

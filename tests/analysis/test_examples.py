@@ -27,7 +27,7 @@ from graph_transplant.augment import Augmentation, CleanPass, build_method
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.methods import METHODS
+from graph_transplant.methods import METHODS, expand_methods
 from graph_transplant.models.explanation import explain
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.results.examples import (
@@ -74,7 +74,7 @@ def made(method: str, store: GraphStore, **options: Any) -> list[dict[str, Any]]
     return examples(*ready(method, store), *parts(store), **{"seed": 5, **options})
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", expand_methods(["all"]))
 def test_every_method_has_examples_that_a_record_can_hold(method: str, motifs: GraphStore) -> None:
     found = made(method, motifs)
     other = [] if method in NO_GRAPHS else ["mixture" if method in TRANSPLANTS else "virtual"]

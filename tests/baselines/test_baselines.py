@@ -20,14 +20,14 @@ from graph_transplant.baselines import fit_predict, forest, structure_blind, wl_
 from graph_transplant.data import GraphStore
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.methods import CLASSICAL
+from graph_transplant.methods import expand_methods
 from graph_transplant.report import render_report
 from graph_transplant.results.results import Results
 from helpers.edits import both_ways
 from helpers.made_up_records import Counting
 from helpers.strategies import generator, random_batch
 
-NAMES = sorted(CLASSICAL)
+NAMES = sorted(expand_methods(["baselines"]))
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCN", "C1CCCCC1", "CC(C)C", "OCCO", "c1ccncc1"]
 
 
@@ -274,7 +274,7 @@ def test_a_class_that_no_training_graph_has_comes_last() -> None:
 
 def test_rivals_run_once_per_fold_and_are_resumed(tmp_path: Path) -> None:
     arguments = {
-        "methods": ["vanilla", "classical"], "model": ["gcs", "gin"], "layers": 1,
+        "methods": ["vanilla", "baselines"], "model": ["gcs", "gin"], "layers": 1,
         "folds": 3, "epochs": 1, "train_fraction": [0.5, 1.0], "label_noise": 0.2,
     }  # fmt: skip
     counting = Counting()
@@ -283,7 +283,7 @@ def test_rivals_run_once_per_fold_and_are_resumed(tmp_path: Path) -> None:
     assert ran == {"vanilla": 3 * 2 * 2, **dict.fromkeys(NAMES, 3 * 2)}
     assert [trial.fold for trial in counting.ran] == sorted(trial.fold for trial in counting.ran)
     for record in results.records:
-        if record["method"] in CLASSICAL:
+        if record["method"] in NAMES:
             empty = ("model", "layers", "epochs", "best_epoch")
             assert [record[name] for name in empty] == [None] * 4
             assert {"accuracy", "ece", "nll"} <= record["test"].keys()

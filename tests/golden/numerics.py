@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import graph_transplant as gt
-from graph_transplant.augment import CleanPass, VirtualGraphs, build_method
+from graph_transplant.augment import CleanPass, VirtualGraphs, build_method, expand_methods
 
 PATH = Path(__file__).parent / "numerics.json"
 
@@ -100,8 +100,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     found = {
         "machine": machine(),
-        "structure": {name: structure(name) for name in gt.METHODS},
-        "trials": {name: trial(name) for name in gt.METHODS},
+        "structure": {name: structure(name) for name in expand_methods(["all"])},
+        "trials": {name: trial(name) for name in expand_methods(["all"])},
     }
     others = json.loads(PATH.read_text())["machines"] if PATH.exists() else []
     others = [one for one in others if one["machine"] != found["machine"]]

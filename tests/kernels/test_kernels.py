@@ -373,7 +373,7 @@ EVERY_METHOD = """
 import warnings
 import torch
 import graph_transplant as gt
-from graph_transplant.augment import CleanPass, build_method, unsupported_reason
+from graph_transplant.augment import CleanPass, build_method, expand_methods, unsupported_reason
 from graph_transplant.data import GraphBatch
 from helpers.strategies import generator, graphs_of, random_batch
 
@@ -388,7 +388,7 @@ for seed in range(4):
     network = {"layers": 1, "hidden": 4, "input_layers": 1, "walk": 3}
     model = gt.GraphClassifier.for_data(store, seed=0, **network)
     graphs = GraphBatch.from_pyg(batch)
-    for name in gt.METHODS:
+    for name in expand_methods(["all"]):
         if unsupported_reason(name, model, store) is None:
             for augmentation in build_method(name, model):
                 augmentation.prepare(store, generator(0))

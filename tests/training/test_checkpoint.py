@@ -27,7 +27,7 @@ from graph_transplant.augment import DropNodes, build_method
 from graph_transplant.config import FitConfig
 from graph_transplant.config.recipes import RECIPES
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.methods import METHODS
+from graph_transplant.methods import expand_methods
 from graph_transplant.training import EpochLog, FitResult, checkpoint, loop
 from graph_transplant.training.checkpoint import CheckpointError, settings_of
 from graph_transplant.training.loop import fit_with
@@ -93,7 +93,7 @@ def assert_same(one: tuple[FitResult, list[Any]], other: tuple[FitResult, list[A
         assert all(torch.equal(left[key], right[key]) for key in left)
 
 
-RUNS = [(method, "paper") for method in sorted(METHODS)]
+RUNS = [(method, "paper") for method in sorted(expand_methods(["all"]))]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_arguments_of_other_types_are_told() -> None:
         with pytest.raises(GraphTransplantError, match=r"`augment` must be an augmentation.*'"):
             gt.augmented_loss(model, batch, wrong)  # type: ignore[arg-type]
     with pytest.raises(GraphTransplantError, match="`saliency` must be a NodeSaliency"):
-        gt.GraphTransplant(saliency="gradient")  # type: ignore[arg-type]
+        gt.GraphTransplant(saliency=1)  # type: ignore[arg-type]
     with pytest.raises(GraphTransplantError, match=r"`model` must be an nn\.Module"):
         gt.augmented_loss(Foreign, batch, ())  # type: ignore[arg-type]
     with pytest.raises(GraphTransplantError, match=r"`generator` must be a torch.Generator; got 0"):

@@ -191,6 +191,11 @@ class ReliabilityFilter(Augmentation):
         super()._load_from_state_dict(state_dict, prefix, *others, **named)
 
 
+def m_evolve(ratio: float = 0.2) -> ReliabilityFilter:
+    """M-Evolve: swap open triads, keep graphs with reliable labels."""
+    return ReliabilityFilter(SwapOpenTriads(ratio))
+
+
 def class_prototypes(probability: Tensor, labels: Tensor) -> Tensor:
     """Mean probabilities of the graphs of each class; one-hot for a class without graphs."""
     classes = probability.shape[1]

@@ -34,7 +34,7 @@ from graph_transplant.nn.adapter import (  # fmt: skip
     module_of,
     varies_within_graphs,
 )
-from graph_transplant.nn.saliency import NodeSaliency
+from graph_transplant.nn.saliency import SALIENCIES, NodeSaliency
 
 CONNECTIONS = ("degree", "predict", "none")
 
@@ -122,12 +122,14 @@ class GraphTransplant(Augmentation):
             random pairs of nodes that lost edges. ``"predict"`` (EP): pairs drawn by a learned
             :class:`EdgePredictor`, which can also be passed itself. ``"none"``: not at all.
         anchor_ratio: R as a share, in (0, 0.5].
-        hops: Values from which K is drawn, once per mixing.
+        max_hops: K is drawn from 1 to this, once per mixing.
+        hops: Values from which K is drawn instead.
         alpha: p is drawn from Beta(alpha, alpha), once per mixing.
         anchors: Source anchors: ``"salient"`` or ``"random"``.
         cut: The mixing unit: a partial K-hop ``"subgraph"``, or as many ``"scattered"`` nodes.
         importance: Label weights by ``"saliency"`` or ``"size"``.
-        saliency: How node saliency is computed during training.
+        saliency: How node saliency is computed during training, or its name: ``"gradient"``,
+            ``"gradient-x-activation"`` or ``"gradient-after-activation"``.
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
         embedding_size: Width of the node embeddings, for ``connect="predict"``.
         new_edge_attr: Attributes and weights of new edges: ``"drawn"`` from the edges that one of
@@ -151,12 +153,13 @@ class GraphTransplant(Augmentation):
         connect: str | EdgePredictor = "degree",
         *,
         anchor_ratio: float = 0.1,
-        hops: int | Sequence[int] = (1, 2, 3),
+        max_hops: int = 3,
+        hops: int | Sequence[int] | None = None,
         alpha: float = 2.0,
         anchors: str = "salient",
         cut: str = "subgraph",
         importance: str = "saliency",
-        saliency: NodeSaliency | None = None,
+        saliency: str | NodeSaliency = "gradient",
         pairing: str | Pairing = "random",
         embedding_size: int = 128,
         new_edge_attr: str = "drawn",
@@ -164,6 +167,9 @@ class GraphTransplant(Augmentation):
         insert: bool = True,
     ) -> None:
         super().__init__()
+        check_at_least(1, max_hops=max_hops)
+        if hops is None:
+            hops = range(1, max_hops + 1)
         hops = tuple(hops) if isinstance(hops, Iterable) else (hops,)
         check_in("(0, 0.5]", anchor_ratio=anchor_ratio)
         check_in("(0, inf)", alpha=alpha)
@@ -184,12 +190,14 @@ class GraphTransplant(Augmentation):
         self.anchors = check_choice("anchors", anchors, ("salient", "random"))
         self.cut = check_choice("cut", cut, ("subgraph", "scattered"))
         self.importance = check_choice("importance", importance, ("saliency", "size"))
-        self.saliency = saliency or NodeSaliency()
-        if not isinstance(self.saliency, NodeSaliency):
+        if isinstance(saliency, str):
+            saliency = SALIENCIES[check_choice("saliency", saliency, SALIENCIES)]
+        if not isinstance(saliency, NodeSaliency):
             raise GraphTransplantError(
                 "`saliency` must be a NodeSaliency, such as "
                 f"NodeSaliency(kind='gradient-x-activation'); got {saliency!r}"
             )
+        self.saliency = saliency
         self.pairing = Pairing.of(pairing)
         self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
         self.shuffle_saliency = shuffle_saliency

@@ -1,16 +1,17 @@
-"""Classical methods, without a graph network, to compare with on the same folds.
+"""Methods without a graph network, to compare with on the same folds.
 
-A method is a module with a function ``fit_predict(given: Given) -> Outcome`` and an entry in
-:data:`CLASSICAL`. Importing this package imports none of the libraries that they use.
+A baseline is a function of a :class:`BaselineTask` that returns :class:`BaselinePredictions`, and a
+row of :data:`~graph_transplant.methods.METHODS` with the role ``baseline``. Importing this package
+imports none of the libraries that they use.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from graph_transplant.methods import CLASSICAL, Rival
+from graph_transplant.methods import METHODS
+from graph_transplant.utils.lazy import resolve
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,18 +19,11 @@ if TYPE_CHECKING:
     from graph_transplant.data import GraphStore
 
 
-__all__ = [
-    "CLASSICAL",
-    "BaselinePredictions",
-    "BaselineTask",
-    "Rival",
-    "fit_predict",
-    "unsupported_reason",
-]
+__all__ = ["BaselinePredictions", "BaselineTask", "fit_predict"]
 
 
 class BaselineTask(NamedTuple):
-    """Input of a classical method, which is fitted to ``train`` and tuned on ``validation``."""
+    """Input of a baseline, which is fitted to ``train`` and tuned on ``validation``."""
 
     train: GraphStore
     validation: GraphStore
@@ -58,24 +52,12 @@ def fit_predict(
     balance: bool = False,
     seed: int = 0,
 ) -> BaselinePredictions:
-    """Fit a classical method, tune it on validation graphs, and predict these and test graphs.
+    """Fit a baseline, tune it on validation graphs, and predict these and test graphs.
 
-    ``name`` is a key of :data:`CLASSICAL`, ``metric`` the one to tune by; ``balance`` weights
+    ``name`` is that of a method, ``metric`` the one to tune by; ``balance`` weights
     training graphs so that all classes have the same total weight.
     """
-    function = import_module(CLASSICAL[name].module).fit_predict
-    outcome: BaselinePredictions = function(
+    outcome: BaselinePredictions = resolve(METHODS[name].target)(
         BaselineTask(train, validation, test, metric, balance, seed)
     )
     return outcome
-
-
-def unsupported_reason(name: str, store: GraphStore) -> str | None:
-    """Return why a method does not support the data, or ``None`` if it does."""
-    molecules = store.featurizer is not None and store.featurizer.kind == "molecules"
-    if name == "forest" and molecules and not store.has_structures:
-        return (
-            f"forest needs the SMILES of {store.name}, which saved graphs do not keep: name the "
-            "table or SDF file they were read from, or leave forest out of `methods`"
-        )
-    return None

@@ -1,4 +1,4 @@
-"""Shared by classical methods: targets as scikit-learn problems, and predictions as logits."""
+"""Shared by the baselines: targets as scikit-learn problems, and predictions as logits."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from graph_transplant.config.datasets import SUFFIXES, check_data
 from graph_transplant.config.fit import TIES
 from graph_transplant.config.recipes import MODELS, READOUTS, RECIPES, SCALES, TRAINING_SPLITS
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.methods import CLASSICAL, GROUPS, METHODS
+from graph_transplant.methods import GROUPS, METHODS, RENAMED_GROUPS, expand_methods
 from graph_transplant.metrics import TASKS, selection_metrics
 from graph_transplant.utils.files import check_model, refuse_overwrite
 
@@ -105,8 +105,8 @@ def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
     """Return the valid names of each option of a command."""
     transplants = tuple(name for name in METHODS if name.startswith("transplant-"))
     return {
-        "methods": (*GROUPS, "classical", *METHODS, *CLASSICAL),
-        "method": transplants if command == "show" else tuple(METHODS),
+        "methods": (*GROUPS, *METHODS, *RENAMED_GROUPS),
+        "method": transplants if command == "show" else tuple(expand_methods(["all"])),
         "models": ("auto", *MODELS),
         "model": ("auto", *MODELS),
         "metric": tuple(selection_metrics()),

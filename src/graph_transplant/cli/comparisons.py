@@ -74,7 +74,7 @@ def compare(
     Args:
         data: Name of a data set (see `graph-transplant datasets`), or the path of a table (CSV,
             Excel, Parquet, .smi), SDF or JSON Lines file, or of a TU or OGB folder or archive.
-        methods: Methods, separated by commas; `all` selects those that train a network, `classical`
+        methods: Methods, separated by commas; `all` selects those that train a network, `baselines`
             those that do not; see `graph-transplant methods` for names and parameters. All methods
             are compared with `vanilla`. [default: vanilla,transplant-dp,transplant-ep; for
             molecules read from SMILES also forest,majority]
@@ -301,8 +301,8 @@ def print_results(results: Results) -> None:
 
 def results_table(results: Results, *, few: bool = False) -> Table:
     """Format the ranking for a terminal; ``few`` omits the optional columns."""
+    from graph_transplant.methods import method_of
     from graph_transplant.report.tables import rankings
-    from graph_transplant.results.verdict import is_classical
 
     found = rankings(results)
     shown = [column for one in found for column in one.columns if not (few and column.more)]
@@ -327,7 +327,7 @@ def results_table(results: Results, *, few: bool = False) -> Table:
             method = row.method + (f" ({row.chosen})" if row.chosen else "")
             table.add_row(
                 Text(method, style="bold" if not place else ""),
-                Text("" if is_classical(row.method) else one.group.network),
+                Text(one.group.network if method_of(row.method).network else ""),
                 *([Text(one.group.condition.short)] if harder else []),
                 *(Text(cell) for cell in cells),
             )

@@ -14,9 +14,9 @@ def methods() -> None:
 
     A name may set parameters: `drop-nodes:ratio=0.4`. `NAME:paper` selects the method with each
     value the paper tries, `paper` all methods of its main table, `all` every method that trains a
-    network, and `classical` every method that does not.
+    network, and `baselines` every method that does not.
     """
-    from graph_transplant.methods import CLASSICAL, METHODS
+    from graph_transplant.methods import METHODS, expand_methods
 
     table = plain_table()
     table.add_column("name", style="bold", no_wrap=True)
@@ -30,16 +30,13 @@ def methods() -> None:
             for key, values in method.search.items()
         )
         table.add_row(Text(name), Text(method.summary), Text(set_to or "-"), Text(tried or "-"))
-    table.add_row()
-    for name, rival in CLASSICAL.items():
-        table.add_row(Text(name), Text(rival.summary), Text("-"), Text("-"))
     console = output()
     console.print(table)
     for line in (
         "drop-nodes:ratio=0.4 sets a parameter; drop-nodes:paper tries each value of the paper",
         "transplant-dp:sensitivity changes one parameter after another",
         "all is every method that trains a network, paper those of its main table",
-        f"classical is every one that does not: {', '.join(CLASSICAL)}",
+        f"baselines is every one that does not: {', '.join(expand_methods(['baselines']))}",
     ):
         console.print(line, style="dim")
 

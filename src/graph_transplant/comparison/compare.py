@@ -18,7 +18,6 @@ from torch import nn
 from graph_transplant import __version__
 from graph_transplant.augment import Augmentation, unsupported_reason
 from graph_transplant.augment.base import as_augmentations
-from graph_transplant.baselines import unsupported_reason as rival_refusal
 from graph_transplant.comparison.checks import check_protocol, check_training
 from graph_transplant.comparison.engines import (
     CHECKPOINTS,
@@ -47,13 +46,13 @@ from graph_transplant.errors import (
     check_spelling,
 )
 from graph_transplant.methods import (
-    CLASSICAL,
-    CLASSICAL_GROUP,
     DEFAULT_METHODS,
     GROUPS,
     METHODS,
-    MOLECULE_RIVALS,
+    MOLECULE_BASELINES,
     expand_methods,
+    group_name,
+    method_of,
     parse_method,
 )
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
@@ -69,7 +68,7 @@ from graph_transplant.results.predictions import predictions_of
 from graph_transplant.results.record import Condition, Record, Trial, all_trials, check_conditions
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
-from graph_transplant.results.selection import SELECTIONS, method_key
+from graph_transplant.results.selection import SELECTIONS
 from graph_transplant.results.verdict import EQUAL_WITHIN
 from graph_transplant.training.defaults import automatic_model, metric_for, unused_edge_features
 from graph_transplant.training.state import EpochLog
@@ -137,7 +136,7 @@ def compare(
         methods: Names of methods, with or without parameters; or a mapping of names to
             augmentations (a list for several, an empty list for none) or to names. All methods are
             compared with ``vanilla``. ``all`` and ``paper`` select those that support the data;
-            ``classical`` selects all without a network. (default: ``vanilla``, ``transplant-dp``
+            ``baselines`` selects all without a network. (default: ``vanilla``, ``transplant-dp``
             and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions, or a mapping of names to functions that create a model for a
             store; ``"auto"`` is ``"gine"`` for molecules with bond features, otherwise ``"gcs"``.
@@ -206,7 +205,7 @@ def compare(
     if results.directory is not None and origin is not None:
         refuse_overwrite([origin.data], [results.directory / name for name in WRITTEN])
     if methods is None:
-        methods = (*(MOLECULE_RIVALS if store.has_structures else ()), *DEFAULT_METHODS)
+        methods = (*(MOLECULE_BASELINES if store.has_structures else ()), *DEFAULT_METHODS)
     own = CustomParts(_own_methods(methods), _own_models(model))
     names = _listed(methods)
     models = _listed(model)
@@ -264,14 +263,12 @@ def compare(
     unused = unused_edge_features(store, built_in)
     if unused:
         reporter.note(unused)
-    named, rivals = _without_rivals([name for name in names if name not in own.methods])
-    for name in rivals:
-        problem = rival_refusal(name, store)
-        if problem is not None:
-            raise GraphTransplantError(problem)
+    named = [name for name in names if name not in own.methods]
     wished = candidates(named, search=select != "none", scale=scale)
     wished = dict.fromkeys(own.methods, True) | wished
     chosen = supported_methods(wished, models, own, store, reporter)
+    baselines = [name for name in chosen if not method_of(name).network]
+    chosen = [name for name in chosen if method_of(name).network]
     listing = partial(
         all_trials,
         repeats=repeats,
@@ -281,7 +278,7 @@ def compare(
     )
     wanted = sorted(
         [
-            *listing(methods=rivals, models=[""], layers=[0]),
+            *listing(methods=baselines, models=[""], layers=[0]),
             *listing(methods=chosen, models=models, layers=depths),
         ],
         # Fold by fold; the sort is stable.
@@ -291,7 +288,7 @@ def compare(
         arguments,
         origin.data if source is None and origin is not None else source,
         reading if origin is None else origin.reading,
-        Asked((*rivals, *chosen), tuple(models), tuple(depths), noises, fractions),
+        Asked((*baselines, *chosen), tuple(models), tuple(depths), noises, fractions),
         _contradictory(store),
     )
     results = replace(results, calls=(call,))
@@ -429,10 +426,10 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
         return {}
     found: dict[str, tuple[Augmentation, ...] | str] = {}
     for name, given in methods.items():
-        if method_key(str(name)) in CLASSICAL or (isinstance(given, str) and given in CLASSICAL):
+        if not all(method_of(text).network for text in (name, given) if isinstance(text, str)):
             if given != name:
                 raise GraphTransplantError(
-                    f"`methods`: methods without a network ({', '.join(CLASSICAL)}) keep their "
+                    f"`methods`: baselines ({', '.join(expand_methods(['baselines']))}) keep their "
                     f"names; got {given!r} as {name!r}"
                 )
         elif isinstance(given, str):
@@ -457,7 +454,7 @@ def _shares(values: Any) -> tuple[float, ...]:
 def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str, bool]:
     """Expand methods; map each to whether it was named itself and not only through a group."""
     found: dict[str, bool] = {}
-    for text in methods:
+    for text in map(group_name, methods):
         group = text in GROUPS
         for name in expand_methods([text]) if group else [text]:
             method = METHODS.get(name) if search else None
@@ -466,22 +463,6 @@ def candidates(methods: Sequence[str], *, search: bool, scale: str) -> dict[str,
             for candidate in expand_methods([name]):
                 found[candidate] = found.get(candidate, False) or not group
     return found
-
-
-def _without_rivals(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split method names into those that train networks and those that do not."""
-    found: dict[str, None] = {}
-    others = []
-    for text in names:
-        name, colon, _ = text.partition(":")
-        if name not in (CLASSICAL_GROUP, *CLASSICAL):
-            check_choice("methods", name, [*GROUPS, *METHODS, CLASSICAL_GROUP, *CLASSICAL])
-            others.append(text)
-        elif colon:
-            raise GraphTransplantError(f"{name} has no parameters to set; got {text!r}")
-        else:
-            found |= dict.fromkeys(CLASSICAL if name == CLASSICAL_GROUP else [name])
-    return others, list(found)
 
 
 def supported_methods(
@@ -500,9 +481,8 @@ def supported_methods(
     ]
     chosen = []
     for name, named in methods.items():
-        problems = (
-            unsupported_reason(own.methods.get(name, name), model, store) for model in built
-        )
+        given = own.methods.get(name, name)
+        problems = (unsupported_reason(given, model, store) for model in built)
         problem = next((each for each in problems if each is not None), None)
         if problem is None:
             chosen.append(name)

@@ -37,6 +37,8 @@ from graph_transplant.comparison.run_trial import (
 )
 from graph_transplant.data import GraphStore
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
+from graph_transplant.methods import METHODS
 from graph_transplant.metrics import BUILT_IN, METRICS
 from graph_transplant.results.record import Trial
 from graph_transplant.training.state import EpochLog
@@ -99,7 +101,10 @@ def run_trials(run: Execution, engine: str = "local") -> None:
         remove_checkpoint(folder, finished.trial)
 
     metrics = {name: metric for name, metric in METRICS.items() if name not in BUILT_IN}
-    job = replace(run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics)
+    methods = {name: METHODS[name] for name in METHODS.keys() - BUILT_IN_METHODS}
+    job = replace(
+        run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics, methods=methods
+    )
     if engine == "ray" or (engine == "local" and run.workers > 1):
         _check_sendable(job)
     try:
@@ -122,7 +127,8 @@ def check_engine(engine: str, address: str | None) -> None:
 
 def _check_sendable(job: TrialContext) -> None:
     """Raise if something of the user's own cannot be sent to other processes."""
-    for name, own in {**job.own.methods, **job.own.models, **job.metrics}.items():
+    every = {**job.own.methods, **job.own.models, **job.methods, **job.metrics}
+    for name, own in every.items():
         try:
             dumps(own)
         except Exception as problem:  # any, from the user's own objects
@@ -235,6 +241,9 @@ def run_in_worker(
         for name in METRICS.keys() - BUILT_IN:  # of an earlier comparison
             del METRICS[name]
         METRICS.update(job.metrics)
+        for name in METHODS.keys() - BUILT_IN_METHODS:
+            del METHODS[name]
+        METHODS.update(job.methods)
         return run_trial(worker_store(data, job.fingerprint), trial, job)
     except Exception as problem:  # noqa: BLE001 - raised again where the result arrives
         return failure_of(trial, problem)

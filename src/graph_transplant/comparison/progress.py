@@ -133,7 +133,7 @@ class Plain(Reporter):
         tally = self._tally
         tally.finish(record)
         metric, value = METRICS[metric_of(record)], score(record)
-        # Classical methods have no epochs.
+        # Baselines have no epochs.
         epochs = f"best epoch {record['best_epoch']} of {record['epochs']}, "
         line = (
             f"[{tally.done:{len(str(tally.total))}d}/{tally.total}] {Trial.of_record(record)}: "

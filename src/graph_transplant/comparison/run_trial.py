@@ -1,4 +1,4 @@
-"""One trial: a method, with a model unless it is classical, on one fold with one seed."""
+"""One trial: a method, with a model unless it is a baseline, on one fold with one seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from graph_transplant.data.targets import TargetScale, as_targets, graph_id
 from graph_transplant.datasets.molecules import atoms_of
 from graph_transplant.datasets.splits import Split
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.methods import CLASSICAL
+from graph_transplant.methods import Method, method_key, method_of
 from graph_transplant.metrics import Metric, measure
 from graph_transplant.metrics.calibration import calibration
 from graph_transplant.nn import GraphClassifier
@@ -35,7 +35,6 @@ from graph_transplant.nn.adapter import as_predictor
 from graph_transplant.nn.saliency import has_saliency
 from graph_transplant.results.predictions import Predictions, TrialPredictions
 from graph_transplant.results.record import Record, Trial
-from graph_transplant.results.selection import method_key
 from graph_transplant.training.checkpoint import CheckpointError
 from graph_transplant.training.defaults import sampled_curve
 from graph_transplant.training.loop import FitResult, evaluate, fit_with
@@ -98,6 +97,7 @@ class TrialContext:
     own: CustomParts = field(default_factory=CustomParts)
     rows: InputRows | None = None  # input rows, which the files that workers read do not contain
     metrics: Mapping[str, Metric] = field(default_factory=dict)  # the user's own
+    methods: Mapping[str, Method] = field(default_factory=dict)  # the user's own
 
 
 class Finished(NamedTuple):
@@ -169,11 +169,11 @@ def run_trial(
         true = store.y[split.train]
         # Missing labels are not wrong, although NaN != NaN.
         record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
-    if trial.method in CLASSICAL:
+    if not method_of(trial.method).network:
         options: dict[str, Any] = {"metric": settings.metric, "balance": settings.balance}
 
         def run(*parts: GraphStore) -> tuple[Record, Sequence[Tensor]]:
-            return _rival(trial.method, *parts, **options, seed=seed)
+            return _baseline(trial.method, *parts, **options, seed=seed)
 
         warm_up((trial.method, store.task), run, train, validation, test)
         found, outputs = run(train, validation, test)
@@ -271,7 +271,7 @@ def run_trial(
     return Finished(record, _kept(store, split, outputs, scale))
 
 
-def _rival(
+def _baseline(
     name: str, train: GraphStore, validation: GraphStore, test: GraphStore, **options: Any
 ) -> tuple[Record, Sequence[Tensor]]:
     start, processor = time.perf_counter(), time.process_time()

@@ -206,7 +206,7 @@ def cost_data(results: Results) -> pd.DataFrame:
         table = table.assign(epoch_seconds=table["seconds"] / table["epochs"])
         table["best_seconds"] = table["epoch_seconds"] * table["best_epoch"]
     elif "epoch_seconds" in table:
-        table = table.dropna(subset="epoch_seconds")  # classical methods have no epochs
+        table = table.dropna(subset="epoch_seconds")  # baselines have no epochs
     seconds = ["epoch_seconds", "best_seconds"]
     table = table.astype(dict.fromkeys(seconds, float))
     medians = table.groupby("method", as_index=False)[seconds].median()

@@ -10,10 +10,10 @@ import math
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.utils.lazy import resolve
 from graph_transplant.utils.text import number, percent, points, units
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _metric(name: str, title: str, definition: str, *tasks: str, **more: Any) ->
     """Metric implemented by the function ``name`` in :mod:`graph_transplant.metrics.functional`."""
 
     def compute(outputs: Tensor, targets: Tensor, task: str) -> float | None:
-        function: Compute = getattr(import_module("graph_transplant.metrics.functional"), name)
+        function: Compute = resolve(f"metrics.functional:{name}")
         return function(outputs, targets, task)
 
     return Metric(title, definition, compute, tasks, **more)

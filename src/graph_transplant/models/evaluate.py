@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.baselines import fit_predict, unsupported_reason
+from graph_transplant.augment import unsupported_reason
+from graph_transplant.baselines import fit_predict
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import as_targets
 from graph_transplant.data.tensors import repeats
@@ -167,7 +168,7 @@ def no_forest(store: GraphStore, training: int) -> str | None:
             f"No random forest was fitted for comparison, as there are {training:,} training "
             f"graphs, more than {MOST_FOREST:,}: compare with the method forest fits one."
         )
-    if unsupported_reason("forest", store) is not None:
+    if unsupported_reason("forest", None, store) is not None:
         return (
             "No random forest was fitted for comparison, as it needs SMILES, which saved graphs "
             "do not keep: train on the table or SDF file that they were read from."

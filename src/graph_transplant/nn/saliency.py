@@ -108,6 +108,15 @@ class NodeSaliency:
         return product if signed else product.abs()
 
 
+SALIENCIES = {
+    "gradient": NodeSaliency(),
+    "gradient-x-activation": NodeSaliency("gradient-x-activation"),
+    "gradient-after-activation": NodeSaliency(activation="after"),
+}
+"""Saliencies by name: the default; the gradient times the embedding; and the paper's literal
+definition, at the last layer's output, which ranks nothing with a mean or sum readout."""
+
+
 def has_saliency(model: Predictor) -> bool:
     """Whether saliency can be computed, which needs a message-passing module."""
     return isinstance(module_of(model), GraphClassifier) or bool(model.layer_modules)

@@ -16,6 +16,7 @@ from graph_transplant.figures import RenderedChart, svg_elements
 from graph_transplant.figures import card as charts
 from graph_transplant.figures.parts import MANY
 from graph_transplant.figures.studies import LEAST_IN_BIN
+from graph_transplant.methods import method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.card_findings import (
     CardData,
@@ -27,7 +28,7 @@ from graph_transplant.report.card_findings import (
     training_words,
     value_text,
 )
-from graph_transplant.report.page import method_summary, render, shortened
+from graph_transplant.report.page import render, shortened
 from graph_transplant.utils.text import count, number, percent, plain
 
 MOST_CLASSES = 12
@@ -59,7 +60,7 @@ def render_card(description: Mapping[str, Any]) -> str:
         data=m.data,
         split_words=split_words(m),
         method=m.training["method"],
-        about=method_summary(m.training["method"]),
+        about=method_of(m.training["method"]).summary,
         training_words=training_words(m),
         limits=limits(m),
         uses=_uses(m),

@@ -17,17 +17,16 @@ from graph_transplant.config.compare import Settings
 from graph_transplant.config.recipes import MODELS
 from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
 from graph_transplant.figures.style import CLASSES, palette, style
-from graph_transplant.methods import METHODS
+from graph_transplant.methods import METHODS, method_key, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.explanations import gallery
-from graph_transplant.report.page import method_summary, render, slug, unique_id
+from graph_transplant.report.page import render, slug, unique_id
 from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.results.calls import Call
 from graph_transplant.results.record import Condition, Record, one_split
 from graph_transplant.results.results import Group, Results, plain_rows
-from graph_transplant.results.selection import method_key
 from graph_transplant.results.sentences import joint_headline
-from graph_transplant.results.verdict import Verdict, is_classical
+from graph_transplant.results.verdict import Verdict
 from graph_transplant.utils.files import COMMANDS, SKIPPED, write_atomically
 from graph_transplant.utils.text import count, duration
 
@@ -86,12 +85,12 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
         for group in results.groups
     ]
     # The easiest condition first, groups with a comparison before single methods, and networks
-    # that are not behind a classical method or have a finding before others.
+    # that are not behind a baseline or have a finding before others.
     found.sort(
         key=lambda one: (
             one.group.condition != easiest,
             not one.verdict.compared,
-            is_classical(one.verdict.winner or ""),
+            not method_of(one.verdict.winner or "").network,
             one.verdict.kind != "better",
         )
     )
@@ -170,7 +169,7 @@ def _render(
         commands=_commands(results),
         settings=_settings(first["settings"], versions),
         colours=colours,
-        methods=[(name, method_summary(name), colours[name]) for name in results.methods],
+        methods=[(name, method_of(name).summary, colours[name]) for name in results.methods],
         definitions={
             column.title: column.definition for one in sections for column in one.ranking.columns
         },
@@ -199,7 +198,7 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
         said = f"This was found {lead.group.condition.words}. Compare on all graphs as they are"
         whole = call.compare(label_noise=None, train_fraction=None) if call else ""
         steps.append((f"{said} before you train a model{':' if whole else '.'}", whole))
-    elif text and not method:  # a classical method, or nothing yet: more trials come second
+    elif text and not method:  # a baseline, or nothing yet: more trials come second
         steps.insert(0, (text, ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
         own = (r for r in results.groups[lead.group].chosen if r["method"] == method)

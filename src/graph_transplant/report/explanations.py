@@ -17,7 +17,8 @@ from graph_transplant.figures.graphs import (
     graph_svg,
     node_words,
 )
-from graph_transplant.report.page import class_word, method_summary, render, shortened
+from graph_transplant.methods import method_of
+from graph_transplant.report.page import class_word, render, shortened
 from graph_transplant.results.examples import DrawnSaliency, DrawnVirtual, Mixture, read_example
 from graph_transplant.results.results import Results
 from graph_transplant.utils.text import count, percent
@@ -194,7 +195,7 @@ def render_gallery(mixtures: Sequence[Mixture]) -> str:
         headline=f"Graphs mixed by {shortened(first.method, 60)}",
         data=first.data,
         method=first.method,
-        about=method_summary(first.method),
+        about=method_of(first.method).summary,
         note=first.note,
         by_size=first.method.partition(":")[0] == "transplant-size-label",
         rows=[_row(one) for one in mixtures],

@@ -11,7 +11,6 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from graph_transplant.methods import CLASSICAL, METHODS
 from graph_transplant.utils.text import number, p_value, plain
 
 
@@ -73,13 +72,6 @@ def class_word(label: str, target: str = "") -> str:
     if not re.fullmatch(r"-?\d+", label):
         return label
     return f"{shortened(target, 40)} = {label}" if target else f"class {label}"
-
-
-def method_summary(name: str) -> str:
-    """One-line summary of a method; empty for custom methods."""
-    key = name.partition(":")[0]
-    found = METHODS.get(key) or CLASSICAL.get(key)
-    return found.summary if found else ""
 
 
 def slug(*words: str, most: int = 60) -> str:

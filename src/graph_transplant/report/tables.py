@@ -117,8 +117,8 @@ def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
             "p",
             "How likely a difference at least as large would be if the methods were equally good: "
             "a paired t-test corrected for overlapping training sets (Nadeau and Bengio), then "
-            "Holm’s correction for several methods, separately for networks and for classical "
-            "rivals. Below 0.05 a difference is called significant.",
+            "Holm’s correction for several methods, separately for networks and for "
+            "baselines. Below 0.05 a difference is called significant.",
             value("p_holm", p_value),
             low=True,
         ),

@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.methods import REFERENCE
+from graph_transplant.methods import MAJORITY, REFERENCE, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.results.record import Condition
 from graph_transplant.results.results import Results, plain_rows
@@ -25,7 +25,7 @@ from graph_transplant.results.statistics import (
     holm,
     wilcoxon,
 )
-from graph_transplant.results.verdict import MAJORITY, SIGNIFICANT, Row, is_classical
+from graph_transplant.results.verdict import SIGNIFICANT, Row
 from graph_transplant.utils.text import count, listed, number, p_words
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ def _across(model: str, blocks: dict[str, dict[str, Row]], harder: int) -> Acros
         raise GraphTransplantError(
             f"{model}: the data sets have scores on different scales, {given}: rank them separately"
         )
-    # Of networks: rivals without one finish first in an interrupted comparison.
+    # Of networks: baselines finish first in an interrupted comparison.
     most = {
-        name: max((not is_classical(method), row["trials"]) for method, row in block.items())[1]
+        name: max((method_of(method).network, row["trials"]) for method, row in block.items())[1]
         for name, block in blocks.items()
     }
     table = {

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from graph_transplant import __version__
 from graph_transplant.config.train import TrainConfig
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
+from graph_transplant.methods import GROUPS, RENAMED_GROUPS, method_key
 from graph_transplant.metrics import BUILT_IN
 from graph_transplant.results.record import Record
 from graph_transplant.utils.files import COMMANDS, folder_name, write_atomically
@@ -126,6 +128,10 @@ class Call:
         if self.data is None or not self.reading.keys() <= set(READING):
             return None
         if options.get("metric", "accuracy") not in BUILT_IN:
+            return None
+        methods = options.get("method" if train else "methods", ())
+        named = [methods] if isinstance(methods, str) else methods
+        if not {method_key(one) for one in named} <= {*BUILT_IN_METHODS, *GROUPS, *RENAMED_GROUPS}:
             return None
         words = [self.data]
         for name, value in {**self.reading, **options}.items():

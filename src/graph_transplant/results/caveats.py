@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from graph_transplant.config.recipes import RECIPES
+from graph_transplant.methods import MAJORITY, method_of
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
 from graph_transplant.results.record import Condition, Record, Trial, score
 from graph_transplant.results.selection import left_out
 from graph_transplant.results.statistics import holm
-from graph_transplant.results.verdict import MAJORITY, NEAR_MAJORITY, SIGNIFICANT, is_classical
+from graph_transplant.results.verdict import NEAR_MAJORITY, SIGNIFICANT
 from graph_transplant.utils.text import capital, count, listed, number, p_words
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _few_folds(results: Results, group: Group, where: str) -> Iterator[Caveat]:
 
 
 def _worse_calibration(part: Results, where: str) -> Iterator[Caveat]:
-    names = [n for n in part.methods if n != part.reference and not is_classical(n)]
+    names = [n for n in part.methods if n != part.reference and method_of(n).network]
     tests = [part.paired(name, part.reference, "ece") for name in names]
     corrected = holm([test.p_value for test in tests])
     for name, test, p in zip(names, tests, corrected, strict=True):

@@ -14,7 +14,7 @@ import pandas as pd
 
 from graph_transplant.config.recipes import MODELS
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
-from graph_transplant.methods import CLASSICAL, REFERENCE
+from graph_transplant.methods import MAJORITY, METHODS, REFERENCE, method_of
 from graph_transplant.metrics import METRICS, RESERVED
 from graph_transplant.results.calls import Call, read_calls
 from graph_transplant.results.predictions import TrialPredictions, predictions_of
@@ -25,10 +25,8 @@ from graph_transplant.results.sentences import join_verdicts
 from graph_transplant.results.statistics import Paired, holm, paired_test
 from graph_transplant.results.verdict import (
     EQUAL_WITHIN,
-    MAJORITY,
     Verdict,
     finding,
-    is_classical,
     judge,
 )
 from graph_transplant.utils.files import COMPARISON_FILES, refuse_links
@@ -190,14 +188,16 @@ class Results:
     def groups(self) -> dict[Group, Results]:
         """Results of each data set, model, number of layers and condition.
 
-        Classical methods, which have no network, are in the groups of all networks.
+        Baselines, which have no network, are in the groups of all networks.
         """
         if self.group is not None:
             return {self.group: self}
         parts: dict[Group, list[Record]] = {}
         for record in self.chosen:
             parts.setdefault(group_of(record), []).append(record)
-        for group in [g for g in parts if all(is_classical(r["method"]) for r in parts[g])]:
+        for group in [
+            g for g in parts if not any(method_of(r["method"]).network for r in parts[g])
+        ]:
             place = group._replace(model=None, layers=None)
             beside = [g for g in parts if g.model and g._replace(model=None, layers=None) == place]
             for other in beside:
@@ -324,7 +324,7 @@ class Results:
         if self.metric in guesses:
             words, score = guesses[self.metric]
             return words, frame["score"].notna() * 0.0 + score
-        words = CLASSICAL[MAJORITY].words
+        words = METHODS[MAJORITY].words
         shares = {(r["repeat"], r["fold"]): r.get("majority") for r in self.chosen}
         if self.metric == "accuracy" and None not in shares.values():
             return words, pd.Series(shares).rename_axis(["repeat", "fold"])
@@ -509,12 +509,12 @@ _COMPARED = (
 def _summarised(group: Group, part: Results) -> list[dict[str, Any]]:
     """Rows of one group, ranked by mean score, with tests against the reference.
 
-    Classical methods are a separate family of tests; ``majority`` is a floor and not tested.
+    Baselines are a separate family of tests; ``majority`` is a floor and not tested.
     """
     frame = part.frame
     tests: dict[str, dict[str, Any]] = {}
-    for classical in (False, True):
-        names = [n for n in part.methods if is_classical(n) == classical]
+    for network in (True, False):
+        names = [name for name in part.methods if method_of(name).network == network]
         names = [name for name in names if name not in (part.reference, MAJORITY)]
         found = part.tested([(name, part.reference) for name in names])
         tests |= dict(zip(names, found, strict=True))

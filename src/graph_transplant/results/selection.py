@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from graph_transplant.errors import check_choice
+from graph_transplant.methods import method_key
 from graph_transplant.results.record import Condition, Record, one_split, score
 
 SELECTIONS = ("none", "validation")
@@ -23,11 +24,6 @@ Setup = tuple[int | None, str]
 
 Place = tuple[int, int]
 """Repeat and fold of a trial."""
-
-
-def method_key(name: str) -> str:
-    """Return the name of a method without its parameters."""
-    return name.partition(":")[0]
 
 
 def select(records: Iterable[Record], how: str) -> list[Record]:

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from graph_transplant.methods import CLASSICAL, REFERENCE
+from graph_transplant.methods import REFERENCE, method_of
 from graph_transplant.metrics import METRICS
-from graph_transplant.results.selection import method_key
 from graph_transplant.utils.text import capital, count, duration, listed, p_words, ratio
 
 if TYPE_CHECKING:
@@ -206,7 +205,7 @@ def _values(verdict: Verdict, one: Finding) -> dict[str, str]:
 
 
 def _beside(verdict: Verdict) -> dict[str, str]:
-    """What templates about the best classical method need."""
+    """What templates about the best baseline need."""
     top, row, gain = verdict.baseline, verdict.baseline_row, verdict.baseline_gain
     if top is None or row is None:
         return {}
@@ -223,9 +222,8 @@ def _beside(verdict: Verdict) -> dict[str, str]:
 
 
 def baseline_words(method: str) -> str:
-    """Name a classical method within a sentence."""
-    key = method_key(method)
-    return CLASSICAL[key].words if key in CLASSICAL else method
+    """Name a baseline within a sentence."""
+    return method_of(method).words or method
 
 
 def join_verdicts(found: Mapping[Group, Verdict]) -> str:

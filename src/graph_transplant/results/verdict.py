@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from graph_transplant.config.compare import FOLD_SPLITS
-from graph_transplant.methods import CLASSICAL, METHODS
+from graph_transplant.methods import MAJORITY, method_of
 from graph_transplant.results import sentences
-from graph_transplant.results.selection import method_key
 from graph_transplant.results.statistics import Paired, pairs_needed
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ FEW_PAIRS = 5
 NEAR_MAJORITY = 0.02
 """Scores that exceed those of a constant prediction by less than this are noted."""
 
-MAJORITY = "majority"
-"""The floor: always predicting the largest class."""
-
 FOLDS = (5, 10)
 """Numbers of folds that may be advised."""
 
@@ -42,22 +38,6 @@ MOST_TRAININGS = 100
 
 Row = dict[str, Any]
 Family = Literal["gains", "baseline", "baselines", "controls", "floor"]
-
-
-def is_classical(method: str) -> bool:
-    """Whether a method is classical, without a network."""
-    return method_key(method) in CLASSICAL
-
-
-def is_control(method: str) -> bool:
-    """Whether a method has a part of Graph Transplant only, which may explain its gain."""
-    return method_key(method) in METHODS and bool(METHODS[method_key(method)].controls)
-
-
-def role_of(method: str) -> str:
-    """The role of a method; empty for the user's own."""
-    key = method_key(method)
-    return METHODS[key].role if key in METHODS else ""
 
 
 def finding(test: Paired, p_holm: float | None, equal_within: float) -> str:
@@ -132,16 +112,16 @@ class Verdict:
             better, ``"equal"`` if all are practically equal to it, ``"none"`` if that is unclear,
             ``"open"`` if no network was tested against it.
         best: The method that beats the reference, if any.
-        winner: The best classical method if it is ahead of every network and they are not
+        winner: The best baseline if it is ahead of every network and they are not
             practically equal; otherwise ``best``.
         compared: Whether there is a reference and another method.
         gains: The findings against the reference that decide.
         equal: The methods that are practically equal to the reference, if all are.
         others: Number of methods that were compared with the reference.
         controls: Differences between the best method and controls that it is not shown to beat.
-        baseline: A network against the best classical method: one that beats it, or the best of the
+        baseline: A network against the best baseline: one that beats it, or the best of the
             ``networks``.
-        baseline_gain: That classical method against the reference.
+        baseline_gain: That baseline against the reference.
         floor: Set if no method is shown to be better than a constant prediction.
         remedy: What would settle an open finding.
     """
@@ -182,7 +162,7 @@ class Verdict:
 
     @property
     def baseline_leads(self) -> bool:
-        """Whether the best classical method beats the reference, and no network beats it."""
+        """Whether the best baseline beats the reference, and no network beats it."""
         gain, top = self.baseline_gain, self.baseline
         return bool(gain and top and gain.kind == "better" and top.kind != "better")
 
@@ -194,7 +174,7 @@ class Verdict:
     @property
     def best_is_control(self) -> bool:
         """Whether the best method is a control of Graph Transplant."""
-        return self.best is not None and is_control(self.best)
+        return self.best is not None and bool(method_of(self.best).controls)
 
     @property
     def repeats(self) -> int | None:
@@ -237,9 +217,9 @@ def judge(group: Group, part: Results, every: Sequence[Row], judged: Sequence[st
     """
     rows = [row for row in every if row["method"] in judged]
     reference = part.reference
-    networks = [r for r in rows if not is_classical(r["method"]) or r["method"] == reference]
+    networks = [r for r in rows if method_of(r["method"]).network or r["method"] == reference]
     verdict = Verdict("open", group, reference, tuple(networks or rows))
-    tests = sum(not is_classical(r["method"]) and r["p_value"] is not None for r in every)
+    tests = sum(method_of(r["method"]).network and r["p_value"] is not None for r in every)
     verdict = _against_reference(verdict, part, tests)
     verdict = replace(verdict, controls=_controls(verdict, part))
     verdict = _beside_baseline(verdict, part, rows, every)
@@ -349,36 +329,38 @@ def _controls(verdict: Verdict, part: Results) -> tuple[Finding, ...]:
     others = [row["method"] for row in verdict.rows if row["finding"] and row["method"] != best]
     if best is None:
         return ()
-    if is_control(best):
-        pairs = [(best, name) for name in others if role_of(name) == "method"][:1]
+    if verdict.best_is_control:
+        pairs = [(best, name) for name in others if method_of(name).role == "method"][:1]
     else:
-        pairs = [(best, name) for name in others if is_control(name)]
+        pairs = [(best, name) for name in others if method_of(name).controls]
     found = _tested(part, pairs, "controls")
-    return tuple(one for one in found if one.kind and (is_control(best) or one.kind != "better"))
+    return tuple(
+        one for one in found if one.kind and (verdict.best_is_control or one.kind != "better")
+    )
 
 
 def _beside_baseline(
     verdict: Verdict, part: Results, rows: Sequence[Row], every: Sequence[Row]
 ) -> Verdict:
-    """Compare the networks with the best classical method.
+    """Compare the networks with the best baseline.
 
-    All classical methods are tested, so that Holm's correction covers the choice of the best.
+    All baselines are tested, so that Holm's correction covers the choice of the best.
     """
     reference = verdict.reference
     means = {row["method"]: row["score_mean"] for row in every if row["method"] != MAJORITY}
-    classical = [name for name in means if is_classical(name)]
-    networks = [name for name in means if name not in classical]
-    rival = next((r for r in rows if r["method"] in classical), None)
+    baselines = [name for name in means if not method_of(name).network]
+    networks = [name for name in means if method_of(name).network]
+    rival = next((r for r in rows if r["method"] in baselines), None)
     if rival is None or rival["method"] == reference:
         return verdict
-    found = _tested(part, [(name, one) for one in classical for name in networks], "baselines")
+    found = _tested(part, [(name, one) for one in baselines for name in networks], "baselines")
     judged = [row["method"] for row in rows if row["score_mean"] is not None]
     against = [one for one in found if one.other == rival["method"] and one.method in judged]
     if not against or against[0].difference is None:
         return verdict
     gain = None
     if rival["difference"] is not None:
-        tests = sum(row["method"] in classical and row["p_value"] is not None for row in every)
+        tests = sum(row["method"] in baselines and row["p_value"] is not None for row in every)
         gain = _finding(rival, rival["method"], reference, tests, "baseline")
     # Means may be over other folds; a tie may leave a rounding error.
     behind = all(round(one.difference or 0.0, 12) < 0 for one in against)

@@ -1,4 +1,4 @@
-"""Public names that are imported on first use (PEP 562)."""
+"""What is imported on use: public names (PEP 562), and objects of later packages by a string."""
 
 from __future__ import annotations
 
@@ -27,3 +27,14 @@ def lazy(
         return value
 
     return load
+
+
+def resolve(target: Any) -> Any:
+    """Import what a string such as ``"augment.perturb:DropNodes"`` names in this package.
+
+    Anything else is returned as it is.
+    """
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"graph_transplant.{module}"), name)
