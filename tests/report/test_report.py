@@ -28,11 +28,11 @@ from helpers.made_up_records import (
 )
 from helpers.page_samples import NASTY, Page, check_harmless, check_self_contained, golden, rich
 
-COMMAND = "graph-transplant compare toy --methods vanilla,unsure --folds 5 --repeats 1"
+COMMAND = "graph-transplant compare toy --methods vanilla,drop-edge --folds 5 --repeats 1"
 TOY = Call(
     "toy",
-    options={"methods": ["vanilla", "unsure"]},
-    asked=Asked(("vanilla", "unsure"), ("gcs",), (3,)),
+    options={"methods": ["vanilla", "drop-edge"]},
+    asked=Asked(("vanilla", "drop-edge"), ("gcs",), (3,)),
 )
 
 
@@ -77,12 +77,12 @@ def test_the_table_has_five_columns_and_says_what_they_mean() -> None:
 
 
 def test_what_next_has_a_command_with_enough_repeats(tmp_path: Path) -> None:
-    records = made_up("vanilla", PLAIN) + made_up("unsure", [0.62, 0.65, 0.78, 0.56, 0.69])
+    records = made_up("vanilla", PLAIN) + made_up("drop-edge", [0.62, 0.65, 0.78, 0.56, 0.69])
     results = Results(records, calls=[TOY])
     (verdict,) = results.verdicts.values()
     assert f"About {verdict.repeats} repeats" in verdict.next
     page = Page(render_report(results))
-    wanted = f"graph-transplant compare toy --methods vanilla,unsure --repeats {verdict.repeats}"
+    wanted = f"graph-transplant compare toy --methods vanilla,drop-edge --repeats {verdict.repeats}"
     assert f"{verdict.next} {wanted}" in page.text
     assert "What next" in page.text
     assert "graph-transplant train toy --recipe paper --model gcs --method vanilla" in page.text

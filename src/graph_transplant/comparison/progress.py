@@ -28,14 +28,17 @@ class Heartbeat:
         self._console = console
         self._ended = threading.Event()
         self._begin = monotonic()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Heartbeat:
         if not self._console.is_interactive:
-            threading.Thread(target=self._beat, daemon=True).start()
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
