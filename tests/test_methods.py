@@ -217,7 +217,10 @@ def test_a_method_of_your_own_trains_a_model_and_is_listed(
     options = {"graphs": 60, "epochs": 1, "layers": 1, "hidden": 8}
     model = gt.train("motifs", method="fewer-nodes:share=0.3", **options)
     model.save(tmp_path / "model")
-    assert gt.TrainedModel.load(tmp_path / "model").description["training"]["method"] == "fewer-nodes:share=0.3"
+    assert (
+        gt.TrainedModel.load(tmp_path / "model").description["training"]["method"]
+        == "fewer-nodes:share=0.3"
+    )
     model.report(tmp_path / "card.html")
     assert "drops few nodes" in (tmp_path / "card.html").read_text("utf-8")
     with pytest.raises(GraphTransplantError, match=r"`method` must be one of .*got .half."):
