@@ -1,8 +1,7 @@
 """How often do tests of cross-validated differences err? A simulation on HIV.
 
-    python reproduction/error_rates.py                     # under an hour on two cores
-    python reproduction/error_rates.py --replicates 50     # a look
-    python reproduction/error_rates.py --draw              # the figure again, from the results
+    python -m reproduction.error_rates                     # under an hour on two cores
+    python -m reproduction.error_rates --replicates 50     # a look
 
 Each replicate is a study of 1,000 molecules that compares learners by cross-validation as `compare`
 does: three fifths train (600), one fifth is left out (validation), one fifth tests. The true
@@ -35,8 +34,6 @@ from sklearn.linear_model import LogisticRegression
 from graph_transplant.results.statistics import holm, paired_test, wilcoxon
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "results" / "error-rates.json"
-FIGURE = ROOT / "docs" / "_static" / "error-rates.svg"
 
 BITS = 512
 ROWS, POSITIVE = 1000, 100  # of a study; a tenth is active

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,18 +9,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import BernoulliNB
 
-SCRIPT = Path(__file__).resolve().parents[2] / "reproduction" / "error_rates.py"
-
-
-@pytest.fixture(scope="module")
-def rates() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("error_rates", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+from reproduction import error_rates as rates
 
 
 def made_up(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -36,14 +20,14 @@ def made_up(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x, (score > np.quantile(score, 0.85)).astype(float)
 
 
-def test_auroc_counts_ties_by_half(rates: ModuleType) -> None:
+def test_auroc_counts_ties_by_half() -> None:
     _, y = made_up(200)
     scores = np.random.default_rng(1).integers(0, 5, (200, 3)).astype(float)
     expected = [roc_auc_score(y, column) for column in scores.T]
     assert rates.auroc(scores, y) == pytest.approx(expected)
 
 
-def test_learners_rank_as_those_of_scikit_learn(rates: ModuleType) -> None:
+def test_learners_rank_as_those_of_scikit_learn() -> None:
     x, y = made_up(300)
     columns = [np.arange(0, 512, 2), np.arange(0, 100)]
     for ours, theirs in ((rates.ridge, Ridge(alpha=100.0)), (rates.naive_bayes, BernoulliNB())):
@@ -56,7 +40,7 @@ def test_learners_rank_as_those_of_scikit_learn(rates: ModuleType) -> None:
             assert np.ptp(difference) < 1e-3 * np.ptp(score)  # equal but for the intercept
 
 
-def test_tukey_takes_its_error_from_the_analysis_of_variance(rates: ModuleType) -> None:
+def test_tukey_takes_its_error_from_the_analysis_of_variance() -> None:
     rng = np.random.default_rng(0)
     table = rng.standard_normal((6, 3)) + np.array([0.0, 0.5, 2.5])
     rest = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
@@ -67,18 +51,20 @@ def test_tukey_takes_its_error_from_the_analysis_of_variance(rates: ModuleType) 
     assert rates.tukey(table)[1]
 
 
-def test_five_times_two_is_dietterichs(rates: ModuleType) -> None:
+def test_five_times_two_is_dietterichs() -> None:
     pair = np.array([0.03, 0.01, 0.02, 0.04, 0.05, 0.01, 0.02, 0.02, 0.03, 0.00])
     squares = [((a - (a + b) / 2) ** 2 + (b - (a + b) / 2) ** 2) for a, b in pair.reshape(5, 2)]
     t = pair[0] / np.sqrt(np.mean(squares))
     assert rates.five_times_two(pair) == pytest.approx(2 * stats.t.sf(t, 5))
 
 
-def test_a_replicate_shifts_the_null_by_the_true_differences(rates: ModuleType) -> None:
+def test_a_replicate_shifts_the_null_by_the_true_differences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     x, y = made_up(20_000)
     rare = np.flatnonzero(y == 1)[:1500]
     keep = np.sort(np.concatenate((rare, np.flatnonzero(y == 0))))
-    rates.PROTOCOLS["naive Bayes"] = (5,)
+    monkeypatch.setitem(rates.PROTOCOLS, "naive Bayes", (5,))
     found = [rates.replicate(x[keep], y[keep], "naive Bayes", seed) for seed in range(3)]
     assert all(len(one["null/corrected t/5"]) == 3 for one in found)
     assert all(one["true"][2] < one["true"][0] for one in found)  # fewer bits, worse

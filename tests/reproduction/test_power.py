@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from reproduction import power
+
 HERE = Path(__file__).resolve().parents[2] / "reproduction"
 
 
-@pytest.fixture(scope="module")
-def power() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("power", HERE / "power.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_specification_shows_the_table_that_the_script_prints(power: ModuleType) -> None:
+def test_the_specification_shows_the_table_that_the_script_prints() -> None:
     page = (HERE / "prespecified.md").read_text("utf-8")
     shown = re.search("<!-- power -->\n\n(.*?)\n\n<!-- end -->", page, re.DOTALL)
     assert shown is not None
@@ -34,7 +22,7 @@ def test_the_specification_shows_the_table_that_the_script_prints(power: ModuleT
 
 
 @pytest.mark.parametrize("n", [5, 8, 12])
-def test_p_values_are_those_of_scipy(power: ModuleType, n: int) -> None:
+def test_p_values_are_those_of_scipy(n: int) -> None:
     tail, rng = power.null_distribution(n), np.random.default_rng(n)
     for _ in range(20):
         values = rng.standard_normal(n) + 0.5
