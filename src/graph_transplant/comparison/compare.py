@@ -18,6 +18,7 @@ from torch import nn
 from graph_transplant import __version__
 from graph_transplant.augment import Augmentation, unsupported_reason
 from graph_transplant.augment.base import as_augmentations
+from graph_transplant.baselines.features import add_descriptors
 from graph_transplant.comparison.checks import check_protocol, check_training
 from graph_transplant.comparison.engines import (
     CHECKPOINTS,
@@ -65,7 +66,14 @@ from graph_transplant.results.calls import (
     split_plain,
 )
 from graph_transplant.results.predictions import predictions_of
-from graph_transplant.results.record import Condition, Record, Trial, all_trials, check_conditions
+from graph_transplant.results.record import (
+    Condition,
+    Record,
+    Trial,
+    all_trials,
+    check_conditions,
+    numerics_of,
+)
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
 from graph_transplant.results.selection import SELECTIONS
@@ -292,6 +300,8 @@ def compare(
         _contradictory(store),
     )
     results = replace(results, calls=(call,))
+    if any(method_of(name).needs_smiles for name in baselines) and store.has_structures:
+        add_descriptors(store, workers=workers, tell=reporter.note)
 
     def begin() -> None:
         # Only after the first trial: a rejected comparison must not change files.
@@ -369,7 +379,11 @@ def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) ->
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
-        there = {Trial.of_record(record) for record in writer.records}
+        there = {
+            Trial.of_record(record)
+            for record in writer.records
+            if len(set(numerics_of(record))) == 1  # otherwise it is run again
+        }
         missing = [trial for trial in run.trials if trial not in there]
         if len(missing) < len(run.trials):
             done = len(run.trials) - len(missing)

@@ -9,6 +9,7 @@ from typing import Any
 from graph_transplant.config.fit import PATIENCE_UNITS, TIES, FitConfig
 from graph_transplant.config.recipes import RECIPES, SCALES
 from graph_transplant.errors import check_at_least, check_choice, check_in, check_positive
+from graph_transplant.methods import NUMERICS
 from graph_transplant.metrics import selection_metrics
 
 FOLD_SPLITS = ("folds", "scaffold-folds")
@@ -16,9 +17,6 @@ FOLD_SPLITS = ("folds", "scaffold-folds")
 
 SPLITS = (*FOLD_SPLITS, "official", "scaffold")
 """Cross-validation, also by scaffold; or a single split, official or by scaffold."""
-
-NUMERICS = 2
-"""Increased whenever the same settings give different numbers; records without it have 1."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,9 @@ class Settings:
         own = {name: getattr(self, name) for name in shared}
         return FitConfig(**{**recipe, **own, "seed": seed, **given})
 
-    def as_record(self, version: str) -> dict[str, Any]:
-        """The settings as stored in a record, with the library version."""
-        more = {"attack": list(self.attack), "numerics": NUMERICS, "version": version}
+    def as_record(self, version: str, numerics: int = NUMERICS) -> dict[str, Any]:
+        """The settings as stored in a record, with the version and the method's numerics."""
+        more = {"attack": list(self.attack), "numerics": numerics, "version": version}
         return asdict(self) | more
 
     @staticmethod

@@ -26,7 +26,7 @@ TRAINING_SPLITS = ("auto", "random", "scaffold", "official")
 class Recipe:
     """Architecture and optimiser settings that belong together; the defaults are the paper's.
 
-    Comparisons record a recipe by its name, so changed values need another ``NUMERICS``.
+    Comparisons record a recipe by its name, so changed values need another ``numerics``.
 
     Args:
         batch_size: Graphs per training batch of a small data set. (default: that of the scale)

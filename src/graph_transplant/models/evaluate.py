@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment import unsupported_reason
-from graph_transplant.baselines import fit_predict
+from graph_transplant.baselines import fit as fit_baseline
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import as_targets
 from graph_transplant.data.tensors import repeats
@@ -137,7 +137,7 @@ def model_metrics(
     if without is not None:
         metrics["forest_left_out"] = without
     elif forest:
-        rival = fit_predict("forest", train, validation, test, metric=metric, seed=seed).test
+        rival = fit_baseline("forest", train, validation, metric=metric, seed=seed).logits(test)
         metrics["forest"] = measure(rival, wanted, task)
         metrics["over_forest"] = bootstrap_intervals(outputs, wanted, task, seed=seed, rival=rival)
     if task == "regression":

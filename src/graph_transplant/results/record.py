@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from graph_transplant.config.compare import FOLD_SPLITS
 from graph_transplant.config.recipes import MODELS
 from graph_transplant.errors import GraphTransplantError, check_in
+from graph_transplant.methods import method_of
 from graph_transplant.utils.text import capital, count
 
 Record = dict[str, Any]
@@ -23,6 +24,20 @@ def metric_of(record: Record) -> str:
     """Return the name of the metric that a record is judged by."""
     name: str = record["settings"].get("metric", "accuracy")
     return name
+
+
+def numerics_of(record: Record) -> tuple[int, int]:
+    """The numerics that a record was made with, and those of its method today."""
+    return record["settings"].get("numerics", 1), method_of(record["method"]).numerics
+
+
+def newest(records: Sequence[Record]) -> list[Record]:
+    """Leave out the trials of a method that has trials of higher numerics, too."""
+    highest: dict[str, int] = {}
+    for record in records:
+        numerics, _ = numerics_of(record)
+        highest[record["method"]] = max(numerics, highest.get(record["method"], 0))
+    return [record for record in records if numerics_of(record)[0] == highest[record["method"]]]
 
 
 def score(record: Record, part: str = "test") -> float | None:

@@ -3,6 +3,8 @@
 Tables and reports can be made again from ``DIR/records.jsonl``; the records cannot. So the file is
 only appended to, a line is on disk before its trial counts as finished, and a damaged file is
 repaired without losing a byte, or rejected. The predictions of a trial are written before its line.
+If the numbers of a baseline have changed, its trials run again when they are asked for; the older
+ones stay in the file, but from the first newer one on they are not read.
 """
 
 from __future__ import annotations
@@ -24,11 +26,20 @@ from typing import Any, Final
 from filelock import lock_descriptor
 
 from graph_transplant import __version__
-from graph_transplant.config.compare import NUMERICS, Settings
+from graph_transplant.config.compare import Settings
 from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.methods import method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.results.predictions import PREDICTIONS, TrialPredictions, path_of
-from graph_transplant.results.record import Condition, Record, Trial, check_conditions, metric_of
+from graph_transplant.results.record import (
+    Condition,
+    Record,
+    Trial,
+    check_conditions,
+    metric_of,
+    newest,
+    numerics_of,
+)
 from graph_transplant.utils.files import COMPARISON_FILES, refuse_links, replace_file
 
 FIELDS: Final[Mapping[str, type | UnionType]] = {
@@ -128,7 +139,7 @@ class RecordStore:
         # bytes.splitlines would also split at a carriage return, which a torn line may contain.
         lines = io.BytesIO(content).readlines()
         records: list[Record] = []
-        seen: dict[Trial, int] = {}
+        seen: dict[tuple[Trial, int], int] = {}
         complete = 0
         for number, line in enumerate(lines, start=1):
             try:
@@ -140,7 +151,7 @@ class RecordStore:
                 found = isinstance(problem, GraphTransplantError)
                 # A part of a record is never valid JSON: a last line that parses was not torn.
                 if number == len(lines) and not found:
-                    return Contents(records, complete, torn=content[complete:])
+                    return Contents(newest(records), complete, torn=content[complete:])
                 raise GraphTransplantError(
                     f"{self.path}, line {number} is not a record "
                     f"({problem if found else f'invalid JSON: {problem}'}); correct or remove that "
@@ -155,15 +166,16 @@ class RecordStore:
             complete += len(line)
             if record.get("inner"):
                 continue  # from nested selection in older versions
-            trial = Trial.of_record(record)
-            if trial in seen:
+            trial, (numerics, _) = Trial.of_record(record), numerics_of(record)
+            if (trial, numerics) in seen:
                 raise GraphTransplantError(
-                    f"{self.path}, line {number} repeats the trial of line {seen[trial]} "
+                    f"{self.path}, line {number} repeats the trial of line {seen[trial, numerics]} "
                     f"({trial}); remove one of the two lines"
                 )
-            seen[trial] = number
+            seen[trial, numerics] = number
             records.append(record)
-        return Contents(records, complete, unfinished=bool(content) and content[-1:] != b"\n")
+        unfinished = bool(content) and content[-1:] != b"\n"
+        return Contents(newest(records), complete, unfinished=unfinished)
 
     def _refuse_others(
         self, records: list[Record], identity: Mapping[str, Any], settings: Mapping[str, Any]
@@ -173,6 +185,9 @@ class RecordStore:
         for record in records:
             there = {name: record.get(name) for name in identity}
             there |= Settings.complete(record["settings"]) | {"version": None}
+            if not method_of(record["method"]).network:
+                # They take seconds: those asked for are run again, the others stay.
+                there["numerics"] = here["numerics"]
             if there["numerics"] != here["numerics"]:
                 raise GraphTransplantError(
                     f"{self.directory} contains records made by another version of the methods "
@@ -285,7 +300,7 @@ def _newer(record: Any) -> str:
     if not isinstance(settings, dict):
         return ""
     known = {
-        "numerics": (settings.get("numerics"), NUMERICS),
+        "numerics": (settings.get("numerics"), method_of(str(record.get("method"))).numerics),
         "format": (record.get("format"), FORMAT),
     }
     newer = [
