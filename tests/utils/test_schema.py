@@ -66,7 +66,7 @@ def test_the_first_field_that_does_not_fit_is_named(change: dict[str, Any], mess
 
 
 def test_what_is_no_object_and_what_is_not_known_is_named() -> None:
-    with pytest.raises(DataError, match="^it must be an object; got a list$"):
+    with pytest.raises(DataError, match="it must be an object; got a list"):
         read(Shape, [])
-    with pytest.raises(DataError, match="^file: 'colour' is not known$"):
+    with pytest.raises(DataError, match="file: 'colour' is not known"):
         refuse_unknown(Shape, TRIANGLE | {"colour": "red"}, "file")

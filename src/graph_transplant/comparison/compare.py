@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,12 @@ from graph_transplant.results.calls import (
     split_plain,
 )
 from graph_transplant.results.predictions import predictions_of
-from graph_transplant.results.record import Condition, Record, Trial, all_trials, check_conditions
+from graph_transplant.results.record import (
+    Condition,
+    TrialRecord,
+    all_trials,
+    check_conditions,
+)
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
 from graph_transplant.results.selection import SELECTIONS
@@ -356,7 +362,7 @@ def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) -> list[Record]:
+def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) -> list[TrialRecord]:
     """Run the trials that have no record yet; return all records of the directory.
 
     ``begin`` is called once, after the first trial, or if none is missing.
@@ -369,7 +375,7 @@ def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) ->
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
-        there = {Trial.of_record(record) for record in writer.records}
+        there = {record.trial for record in writer.records}
         missing = [trial for trial in run.trials if trial not in there]
         if len(missing) < len(run.trials):
             done = len(run.trials) - len(missing)
@@ -391,9 +397,9 @@ def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) ->
             finally:
                 reporter.stop()
         # Read back, so that the results are those of a later reader of the file.
-        records = sorted(RecordStore(directory).read(), key=Trial.of_record)
+        records = sorted(RecordStore(directory).read(), key=attrgetter("trial"))
         for record in records:  # a killed comparison may have left their checkpoints
-            remove_checkpoint(directory / CHECKPOINTS, Trial.of_record(record))
+            remove_checkpoint(directory / CHECKPOINTS, record.trial)
         with suppress(OSError):  # not there, or with checkpoints of other trials
             (directory / CHECKPOINTS).rmdir()
         return records

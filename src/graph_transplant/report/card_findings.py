@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
 from functools import cached_property
-from typing import Any
 
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
 from graph_transplant.report.page import class_word, shortened
+from graph_transplant.results.model_json import DividedErrors, ModelDescription
 from graph_transplant.results.verdict import NEAR_MAJORITY
 from graph_transplant.utils.files import SKIPPED
 from graph_transplant.utils.text import count, duration, listed, number, percent, units
@@ -25,20 +25,16 @@ SAME_ECE = 0.01  # warn if calibration raises the calibration error by at least 
 class CardData:
     """A model description with the words to describe it."""
 
-    def __init__(self, description: Mapping[str, Any]) -> None:
-        self.all = description
-        self.task: str = description["task"]
-        self.data, self.training = description["data"], description["training"]
-        self.metrics: Mapping[str, Any] = description["metrics"]
-        # Older descriptions have no baseline.
-        self.baseline: Mapping[str, float | None] = self.metrics.get("baseline", {})
-        self.featurizer = description["featurizer"] or {}
-        self.names: list[str] = description["label_names"]
+    def __init__(self, description: ModelDescription) -> None:
+        self.all, self.task = description, description.task
+        self.data, self.training = description.data, description.training
+        self.metrics, self.baseline = description.metrics, description.metrics.baseline
+        self.featurizer = description.featurizer or {}
+        self.names = description.label_names
         self.targets = [str(name) for name in self.featurizer.get("targets") or ()]
         self.one = "molecule" if self.featurizer.get("kind") == "molecules" else "graph"
         self.noun = f"{self.one}s"
-        self.uncertain: Mapping[str, Any] = description.get("uncertainty") or {}
-        self.members: int = self.training.get("ensemble", 1)
+        self.members = self.training.ensemble
 
     def named(self, label: str) -> str:
         """Name of a class, with its column if it is a number."""
@@ -48,10 +44,16 @@ class CardData:
     @cached_property
     def main(self) -> str | None:
         """The metric to describe in words, if it has a test value."""
-        test = self.metrics["test"]
+        test = self.metrics.test
         plainly = ("auroc", "r2", "accuracy", "average_precision")
-        wanted = [self.training["metric"], *plainly]
+        wanted = [self.training.metric, *plainly]
         return next((n for n in wanted if n in plainly and test.get(n) is not None), None)
+
+    @cached_property
+    def value(self) -> float:
+        """The test value of the main metric; NaN if there is none."""
+        value = self.metrics.test.get(self.main or "")
+        return math.nan if value is None else value
 
     @property
     def baseline_name(self) -> str:
@@ -76,38 +78,37 @@ def headline(m: CardData) -> str:
         what = shortened(m.names[0], 40)
     else:
         what = f"{len(m.names)} {'labels' if m.task == 'multilabel' else 'values'}"
-    return f"Predicts {what} of a {m.one}, trained on {shortened(str(m.data['name']), 40)}"
+    return f"Predicts {what} of a {m.one}, trained on {shortened(str(m.data.name), 40)}"
 
 
 def summary(m: CardData) -> str:
     """Main test result in plain words."""
     if m.main is None:
-        tested = m.training["sizes"]["test"]
+        tested = m.training.sizes.test
         return (
             f"{'Too few' if tested else 'No'} {m.noun} were held out for testing: how good it is "
             "on new ones is not known beyond the validation figures below, which were used to "
             "choose its weights."
         )
-    value = m.metrics["test"][m.main]
     words = {
-        "accuracy": f"{percent(value, 0, unit=True)} of its predictions are right",
+        "accuracy": f"{percent(m.value, 0, unit=True)} of its predictions are right",
         "auroc": (
-            f"given one {m.one} {_ranked(m)}, it ranks them correctly {round(100 * value)} times "
+            f"given one {m.one} {_ranked(m)}, it ranks them correctly {round(100 * m.value)} times "
             "in 100"
         ),
-        "average_precision": f"its average precision is {value:.3f}",
-        "r2": f"it explains {percent(value, unit=True)} of the variation"
-        if value > 0
+        "average_precision": f"its average precision is {m.value:.3f}",
+        "r2": f"it explains {percent(m.value, unit=True)} of the variation"
+        if m.value > 0
         else "it is no better than always predicting the mean",
     }[m.main]
-    interval = m.metrics["intervals"].get(m.main)
+    interval = m.metrics.intervals.get(m.main)
     between = ""
-    if interval and None not in interval:
+    if interval is not None:
         low, high = interval
         between = f" (95 % interval {value_text(low, m.main)} to {value_text(high, m.main)})"
     return (
-        f"On {m.training['sizes']['test']:,} test {m.noun} that training never saw, {words}: "
-        f"{METRICS[m.main].word} {value_text(value, m.main)}{between}."
+        f"On {m.training.sizes.test:,} test {m.noun} that training never saw, {words}: "
+        f"{METRICS[m.main].word} {value_text(m.value, m.main)}{between}."
     )
 
 
@@ -136,7 +137,7 @@ def card_findings(m: CardData) -> tuple[list[str], list[str]]:
 
 
 def _small(m: CardData) -> Finding:
-    tested = m.training["sizes"]["test"]
+    tested = m.training.sizes.test
     if not 0 < tested < SMALL_TEST:
         return None
     return True, (
@@ -146,7 +147,7 @@ def _small(m: CardData) -> Finding:
 
 
 def _few_to_validate(m: CardData) -> Finding:
-    held = m.training["sizes"]["validation"]
+    held = m.training.sizes.validation
     if held >= SMALL_VALIDATION:
         return None
     return True, (
@@ -157,11 +158,10 @@ def _few_to_validate(m: CardData) -> Finding:
 
 
 def _late(m: CardData) -> Finding:
-    limit, best = m.training["epochs"], max(m.training.get("best_epochs") or [0])
-    best = max(best, m.training["best_epoch"])
+    limit, best = m.training.epochs, max(m.training.best_epochs)
     # Recipes other than the paper's end with a cosine schedule, which is best towards its end.
-    allowed = LATE * limit if m.training.get("recipe", "paper") == "paper" else limit - 1
-    if m.training["stopped_early"] or best <= allowed:
+    allowed = LATE * limit if m.training.recipe == "paper" else limit - 1
+    if m.training.stopped_early or best <= allowed:
         return None
     return True, (
         f"The best epoch, {best} of {limit}, is at the limit, so training had not ended: more "
@@ -170,10 +170,10 @@ def _late(m: CardData) -> Finding:
 
 
 def _gap(m: CardData) -> Finding:
-    validation = None if m.main is None else m.metrics["validation"].get(m.main)
-    if m.main is None or validation is None or validation - m.metrics["test"][m.main] <= FAR_APART:
+    validation = None if m.main is None else m.metrics.validation.get(m.main)
+    if m.main is None or validation is None or validation - m.value <= FAR_APART:
         return None
-    test = m.metrics["test"][m.main]
+    test = m.value
     return True, (
         f"It does worse on the test {m.noun} than on the validation ones: {METRICS[m.main].word} "
         f"{value_text(test, m.main)} instead of {value_text(validation, m.main)}. On new ones "
@@ -182,17 +182,17 @@ def _gap(m: CardData) -> Finding:
 
 
 def _forest(m: CardData) -> Finding:
-    rival = (m.metrics.get("forest") or {}).get(m.main or "")
+    rival = m.metrics.forest.get(m.main or "")
     if m.main is None or rival is None:
-        without = m.metrics.get("forest_left_out")
+        without = m.metrics.forest_left_out
         return None if without is None else (False, without)
     what = "fingerprints" if m.one == "molecule" else "simple statistics"
-    forests = m.training["sizes"]["train"] * (1 if m.task == "multiclass" else len(m.names))
+    forests = m.training.sizes.train * (1 if m.task == "multiclass" else len(m.names))
     takes = "seconds" if forests <= QUICK_FOREST else "minutes"
     forest = f"a random forest on {what} of the same training {m.noun}, which takes {takes}"
-    gain = m.metrics["test"][m.main] - rival
-    low, high = (m.metrics.get("over_forest") or {}).get(m.main, (None, None))
-    figures = f"{METRICS[m.main].word} {value_text(m.metrics['test'][m.main], m.main)} and "
+    gain = m.value - rival
+    low, high = m.metrics.over_forest.get(m.main, (None, None))
+    figures = f"{METRICS[m.main].word} {value_text(m.value, m.main)} and "
     figures += f"{value_text(rival, m.main)}, difference {number(gain, sign=True)}"
     if low is None or high is None:  # older models
         return gain <= 0, f"Compared with {forest}: {figures}."
@@ -211,7 +211,7 @@ def _forest(m: CardData) -> Finding:
 
 
 def _bound(m: CardData) -> Finding:
-    temperature = m.all["temperature"]
+    temperature = m.all.temperature
     if temperature not in TEMPERATURES or m.task == "regression":
         return None
     lowest = temperature == TEMPERATURES[0]
@@ -224,8 +224,8 @@ def _bound(m: CardData) -> Finding:
 
 
 def _calibration(m: CardData) -> Finding:
-    after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
-    if after is None or before is None or m.all["temperature"] == 1:
+    after, before = (part.get("ece") for part in (m.metrics.test, m.metrics.test_uncalibrated))
+    if after is None or before is None or m.all.temperature == 1:
         return None
     what = f"the calibration error on the test {m.noun}"
     first, last = value_text(before, "ece"), value_text(after, "ece")
@@ -235,7 +235,7 @@ def _calibration(m: CardData) -> Finding:
 
 
 def _against_baseline(m: CardData) -> Finding:
-    accuracy, largest = m.metrics["test"].get("accuracy"), m.baseline.get("accuracy")
+    accuracy, largest = m.metrics.test.get("accuracy"), m.baseline.get("accuracy")
     if accuracy is None or largest is None:
         return None
     return accuracy < largest + NEAR_MAJORITY, (
@@ -245,32 +245,33 @@ def _against_baseline(m: CardData) -> Finding:
 
 
 def _sets(m: CardData) -> Finding:
-    held, aim = m.uncertain.get("held"), m.uncertain.get("coverage")
-    if held is None or aim is None:
+    measured = m.all.uncertainty
+    if measured is None or measured.held is None or measured.coverage is None:
         return None
+    held, aim = measured.held, measured.coverage
     wanted, found = percent(aim, 0, unit=True), percent(held, 0, unit=True)
     what = {
         "multiclass": (
-            f"Prediction sets, of {m.uncertain.get('size') or 0.0:.1f} classes on average, should "
+            f"Prediction sets, of {measured.size or 0.0:.1f} classes on average, should "
             "contain the class of"
         ),
         "multilabel": "Prediction sets should be right about each label for",
         "regression": "Intervals should contain the value of",
     }[m.task]
     text = f"{what} {wanted} of new {m.noun}; on the test part it was {found}."
-    if m.training["split"] != "random":
+    if m.training.split != "random":
         text += (
             f" That share holds only for {m.noun} like the validation ones, which the test "
-            f"{m.noun} of this split ({shortened(m.training['split'], 20)}) are not."
+            f"{m.noun} of this split ({shortened(m.training.split, 20)}) are not."
         )
     return held < aim - FAR_BELOW, text
 
 
 def _spread(m: CardData) -> Finding:
-    found = m.uncertain.get("spread")
+    found = m.all.uncertainty and m.all.uncertainty.spread
     if not found:
         return None
-    how = "expect errors" if found["chance"] < SURE else "there were not clearly more errors"
+    how = "expect errors" if found.chance < SURE else "there were not clearly more errors"
     return False, (
         f"Where its members disagree most (column spread) {how}: of that quarter of the test "
         f"{m.noun} {_errors(m, found)}."
@@ -278,33 +279,34 @@ def _spread(m: CardData) -> Finding:
 
 
 def _likeness(m: CardData) -> Finding:
-    found = m.uncertain.get("similarity") or {}
-    test = found.get("test")
-    if not test:
+    found = m.all.uncertainty and m.all.uncertainty.similarity
+    if not found or not found.test:
         return None
-    clear = test["chance"] < SURE
+    test = found.test
+    clear = test.chance < SURE
     how, end = "Low similarity did not clearly mean more errors", ", which may be chance"
     if clear:
         how, end = "Trust predictions with a low similarity less", ""
-    where = ", where validation errors rise" if clear and found["justified"] else ""
+    where = ", where validation errors rise" if clear and found.justified else ""
     return clear, (
-        f"{how}: of {test['graphs']:.0f} test {m.noun} unlike the training ones (similarity below "
-        f"{found['threshold']:.2f}{where}) {_errors(m, test)}{end}."
+        f"{how}: of {test.graphs} test {m.noun} unlike the training ones (similarity below "
+        f"{found.threshold:.2f}{where}) {_errors(m, test)}{end}."
     )
 
 
-def _errors(m: CardData, found: Mapping[str, Any]) -> str:
+def _errors(m: CardData, found: DividedErrors) -> str:
     if m.task == "regression":
-        times = found["first"] / found["rest"] if found["rest"] else 1.0
+        times = found.first / found.rest if found.rest else 1.0
         return f"errors are {times:.1f} times as large as those of the others"
-    first, rest = (percent(found[name], 0, unit=True) for name in ("first", "rest"))
+    first, rest = percent(found.first, 0, unit=True), percent(found.rest, 0, unit=True)
     what = " of the labels" if m.task == "multilabel" else ""
     return f"{first}{what} are predicted incorrectly, of the others {rest}"
 
 
 def _chance(m: CardData) -> Finding:
-    interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
-    if m.main is None or guess is None or not interval or None in interval:
+    name = m.main or ""
+    interval, guess = m.metrics.intervals.get(name), m.baseline.get(name)
+    if m.main is None or guess is None or interval is None:
         return None
     if interval[0] > guess:
         return None
@@ -317,8 +319,7 @@ def _chance(m: CardData) -> Finding:
 
 
 def _class_mix(m: CardData) -> Finding:
-    parts: Mapping[str, Sequence[float | None]] = m.data.get("class_shares") or {}
-    known = [parts.get(part) or () for part in ("train", "validation", "test")]
+    known = [m.data.class_shares.get(part, ()) for part in ("train", "validation", "test")]
     if {len(shares) for shares in known} != {len(m.names)}:
         return None
     moved = [
@@ -339,7 +340,7 @@ def _class_mix(m: CardData) -> Finding:
 
 
 def _copies(m: CardData) -> Finding:
-    across = (m.data.get("duplicates") or {}).get("across", 0)
+    across = m.data.duplicates.across if m.data.duplicates else 0
     if not across:
         return None
     return True, (
@@ -350,7 +351,7 @@ def _copies(m: CardData) -> Finding:
 
 
 def _contradictions(m: CardData) -> Finding:
-    differing = (m.data.get("duplicates") or {}).get("differing", 0)
+    differing = m.data.duplicates.differing if m.data.duplicates else 0
     if not differing:
         return None
     what = {"multiclass": "classes", "multilabel": "labels", "regression": "values"}[m.task]
@@ -361,7 +362,7 @@ def _contradictions(m: CardData) -> Finding:
 
 
 def _rare(m: CardData) -> Finding:
-    counts = m.data["class_counts"]
+    counts = m.data.class_counts
     if m.task != "multiclass" or not sum(counts):
         return None
     share = min(counts) / sum(counts)
@@ -373,7 +374,7 @@ def _rare(m: CardData) -> Finding:
 
 
 def _explanations(m: CardData) -> Finding:
-    if not no_better_than_random(m.all.get("saliency") or {}):
+    if not no_better_than_random(m.all.saliency or {}):
         return None
     return True, (
         f"Do not rely on its explanations: on the validation {m.noun}, removing the most salient "
@@ -396,48 +397,48 @@ def split_words(m: CardData) -> str:
         ),
         "official": f"The split published with the data set determines which {m.noun} are "
         "trained on.",
-    }.get(m.training["split"], "The split was provided by the person who trained the model.")
-    found = m.data.get("duplicates")
+    }.get(m.training.split, "The split was provided by the person who trained the model.")
+    found = m.data.duplicates
     if not found:
         return split
-    if not found["graphs"]:
+    if not found.graphs:
         return f"{split} No {m.one} occurs twice."
-    copies = f"{found['graphs']:,} {m.noun} have a copy"  # older models count only these
-    if "distinct" in found:
-        more = "occurs" if found["distinct"] == 1 else "occur"
-        copies = f"{count(found['distinct'], m.one)} {more} more than once"
-    where = "" if found["across"] else "; all copies of one are in the same part"
+    copies = f"{found.graphs:,} {m.noun} have a copy"  # older models count only these
+    if found.distinct is not None:
+        more = "occurs" if found.distinct == 1 else "occur"
+        copies = f"{count(found.distinct, m.one)} {more} more than once"
+    where = "" if found.across else "; all copies of one are in the same part"
     return f"{split} {copies}{where}."
 
 
 def training_words(m: CardData) -> str:
     """How training went."""
     training = m.training
-    metric = training["metric"]
+    metric = training.metric
     chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
     best = f"the best by {chosen} on the validation {m.noun}"
     if m.members > 1:
-        epochs = [str(epoch) for epoch in training.get("best_epochs", ())]
+        epochs = [str(epoch) for epoch in training.best_epochs]
         text = (
             f"{m.members} networks were trained on the same {m.noun} with different seeds; their "
             f"mean is the prediction. Of each, one epoch was kept, {best}: {listed(epochs)}."
         )
     else:
         text = (
-            f"Out of {count(training['epochs_run'], 'epoch')}, the weights of epoch "
-            f"{training['best_epoch']} were kept, {best}."
+            f"Out of {count(training.epochs_run, 'epoch')}, the weights of epoch "
+            f"{training.best_epoch} were kept, {best}."
         )
-    if training["stopped_early"]:
+    if training.stopped_early:
         text += " Training stopped early because nothing improved."
-    text += f" It took {duration(training['seconds'])}."
-    return text + (" Every class was drawn equally often." if training["balance"] else "")
+    text += f" It took {duration(training.seconds)}."
+    return text + (" Every class was drawn equally often." if training.balance else "")
 
 
 def limits(m: CardData) -> list[str]:
     """Limitations of the model."""
     found = [
         (
-            f"It has learned from {m.noun} with {m.data['mean_nodes']:.0f} "
+            f"It has learned from {m.noun} with {m.data.mean_nodes:.0f} "
             f"{'atoms' if m.one == 'molecule' else 'nodes'} on average. Others, much larger or of "
             "another kind, may be predicted incorrectly and with high confidence."
         ),
@@ -449,14 +450,14 @@ def limits(m: CardData) -> list[str]:
     ]
     if m.task != "regression":
         text = (
-            f"Probabilities were calibrated on {m.training['sizes']['validation']:,} validation "
+            f"Probabilities were calibrated on {m.training.sizes.validation:,} validation "
             f"{m.noun} and hold for {m.noun} like those."
         )
-        if m.all["temperature"] == 1 and m.metrics["validation"].get("accuracy") == 1:
+        if m.all.temperature == 1 and m.metrics.validation.get("accuracy") == 1:
             text += " As it was right about all of those, its confidence was not raised."
         found.append(text)
-    if m.data["skipped"]:
-        rows = count(m.data["skipped"], "row")
+    if m.data.skipped:
+        rows = count(m.data.skipped, "row")
         found.append(f"{rows} of the data could not be used; {SKIPPED} lists them.")
     found.append(
         "Saliency, as the command explain draws it, shows what the model relies on. It does not "

@@ -18,8 +18,8 @@ from graph_transplant.methods import MAJORITY, METHODS, REFERENCE, method_of
 from graph_transplant.metrics import METRICS, RESERVED
 from graph_transplant.results.calls import Call, read_calls
 from graph_transplant.results.predictions import TrialPredictions, predictions_of
-from graph_transplant.results.record import Condition, Record, Trial, metric_of, one_split, score
-from graph_transplant.results.record_file import LISTS, MACHINE, OBJECTS, RecordStore
+from graph_transplant.results.record import LISTS, OBJECTS, Condition, Trial, TrialRecord
+from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.selection import select
 from graph_transplant.results.sentences import join_verdicts
 from graph_transplant.results.statistics import Paired, holm, paired_test
@@ -30,16 +30,17 @@ from graph_transplant.results.verdict import (
     judge,
 )
 from graph_transplant.utils.files import COMPARISON_FILES, refuse_links
+from graph_transplant.utils.schema import plain
 from graph_transplant.utils.text import count
 
 if TYPE_CHECKING:
     from graph_transplant.figures import Plots
     from graph_transplant.results.caveats import Caveat
 
+_NAMES = ("data", "model", "method")
+
 GROUP = ("data", "model", "layers", "label_noise", "train_fraction")
 """Columns that define a group, within which methods are compared."""
-
-_NAMES = ("data", "model", "method")
 
 ALWAYS = ("accuracy", "ece", "nll", "auroc")
 """Metrics that have a column in ``summary.csv`` even if no row has a value."""
@@ -104,7 +105,7 @@ class Results:
         [3, 3]
     """
 
-    records: Sequence[Record]
+    records: Sequence[TrialRecord]
     selection: str = "none"
     reference: str = REFERENCE
     directory: Path | None = None
@@ -126,11 +127,10 @@ class Results:
         return f"Results({count(len(self.records), 'trial')}{finding})"
 
     @cached_property
-    def chosen(self) -> list[Record]:
+    def chosen(self) -> list[TrialRecord]:
         """The trials that remain after selection."""
         found = select(self.records, self.selection)
-        found = [{**r, **{key: _whole(r[key]) for key in _NAMES if r.get(key)}} for r in found]
-        return sorted(found, key=lambda r: (r["method"], r["repeat"], r["fold"]))
+        return sorted(map(_whole_names, found), key=lambda r: (r.method, r.repeat, r.fold))
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -147,7 +147,7 @@ class Results:
         table = _table(
             {**_identity(record), **entry, **entry.get("measurements", {})}
             for record in self.chosen
-            for entry in record.get(name) or ()
+            for entry in getattr(record, name)
         )
         return table.drop(columns="measurements", errors="ignore")
 
@@ -159,7 +159,7 @@ class Results:
         """
         check_choice("name", name, OBJECTS)
         return _table(
-            {**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)
+            {**_identity(r), **numbers} for r in self.chosen if (numbers := plain(getattr(r, name)))
         )
 
     def predictions(self) -> pd.DataFrame:
@@ -173,9 +173,7 @@ class Results:
         """
         parts = []
         for record in self.chosen:
-            chosen = record.get("chosen", {})
-            trial = Trial.of_record(record | chosen)
-            kept = self.outputs(trial) if self.outputs else None
+            kept = self.outputs(record.trial) if self.outputs else None
             if kept is not None:
                 parts.append(kept.table().assign(**_identity(record)))
         if not parts:
@@ -192,12 +190,10 @@ class Results:
         """
         if self.group is not None:
             return {self.group: self}
-        parts: dict[Group, list[Record]] = {}
+        parts: dict[Group, list[TrialRecord]] = {}
         for record in self.chosen:
             parts.setdefault(group_of(record), []).append(record)
-        for group in [
-            g for g in parts if not any(method_of(r["method"]).network for r in parts[g])
-        ]:
+        for group in [g for g in parts if not any(method_of(r.method).network for r in parts[g])]:
             place = group._replace(model=None, layers=None)
             beside = [g for g in parts if g.model and g._replace(model=None, layers=None) == place]
             for other in beside:
@@ -209,7 +205,7 @@ class Results:
         )
         return {group: self.part(parts[group], group) for group in order}
 
-    def part(self, records: Sequence[Record], group: Group | None = None) -> Results:
+    def part(self, records: Sequence[TrialRecord], group: Group | None = None) -> Results:
         """Results of some of the trials; ``group`` makes them a single group."""
         call = self.call_of(group) if group else None
         asked = frozenset(call.asked.methods) if call else self.asked
@@ -220,7 +216,7 @@ class Results:
     @property
     def methods(self) -> list[str]:
         """All methods, the reference first."""
-        found = {record["method"] for record in self.chosen}
+        found = {record.method for record in self.chosen}
         return sorted(found, key=lambda name: (name != self.reference, name))
 
     @cached_property
@@ -232,12 +228,8 @@ class Results:
         if self.asked is None:
             return self.methods
         asked = {_whole(name) for name in self.asked}
-        trials = Counter(record["method"] for record in self.chosen)
-        named = {
-            record["method"]
-            for record in self.chosen
-            if _whole(record.get("chosen", record)["method"]) in asked
-        }
+        trials = Counter(record.method for record in self.chosen)
+        named = {record.method for record in self.chosen if _whole(record.setup.method) in asked}
         judged = [
             name
             for name in self.methods
@@ -248,14 +240,13 @@ class Results:
     @property
     def planned(self) -> int:
         """Number of trials of a finished method of a group."""
-        settings = self.chosen[0]["settings"]
-        repeats = 1 + max(record["repeat"] for record in self.chosen)
-        return int(repeats * (1 if one_split(settings) else settings["folds"]))
+        repeats = 1 + max(record.repeat for record in self.chosen)
+        return repeats * self.chosen[0].folds
 
     @property
     def metric(self) -> str:
         """The metric that ranks the methods."""
-        return metric_of(self.chosen[0]) if self.chosen else "accuracy"
+        return self.chosen[0].metric if self.chosen else "accuracy"
 
     def summary(self) -> pd.DataFrame:
         """One row per method and group, best first within each group; see ``docs/statistics``."""
@@ -325,7 +316,7 @@ class Results:
             words, score = guesses[self.metric]
             return words, frame["score"].notna() * 0.0 + score
         words = METHODS[MAJORITY].words
-        shares = {(r["repeat"], r["fold"]): r.get("majority") for r in self.chosen}
+        shares = {(r.repeat, r.fold): r.majority for r in self.chosen}
         if self.metric == "accuracy" and None not in shares.values():
             return words, pd.Series(shares).rename_axis(["repeat", "fold"])
         scores = self._by_fold(MAJORITY)["score"].dropna()
@@ -444,10 +435,10 @@ def read_results(
 # -------------------------------------------------------------------- one row per trial
 
 
-def group_of(record: Record) -> Group:
+def group_of(record: TrialRecord) -> Group:
     """Return the group of a record; ``layers`` is ``None`` after selection."""
-    layers = None if "chosen" in record else record.get("layers")
-    return Group(record["data"], record.get("model"), layers, *Condition.of(record))
+    layers = None if record.chosen else record.layers
+    return Group(record.data, record.model, layers, *record.condition)
 
 
 def _whole(name: str) -> str:
@@ -455,34 +446,40 @@ def _whole(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
-def _identity(record: Record) -> dict[str, Any]:
-    keys = {name: record[name] for name in ("method", "repeat", "fold")}
+def _whole_names(record: TrialRecord) -> TrialRecord:
+    names = {name: getattr(record, name) for name in _NAMES}
+    whole: dict[str, Any] = {name: text and _whole(text) for name, text in names.items()}
+    return record if whole == names else replace(record, **whole)
+
+
+def _identity(record: TrialRecord) -> dict[str, Any]:
+    keys = {name: getattr(record, name) for name in ("method", "repeat", "fold")}
     return {**group_of(record)._asdict(), **keys}
 
 
-def _row(record: Record) -> dict[str, Any]:
-    settings, sizes = record["settings"], record["sizes"]
+def _row(record: TrialRecord) -> dict[str, Any]:
+    machine = {"processor": None, "threads": None}
     row = {
         **_identity(record),
-        "metric": metric_of(record),
-        "score": score(record),
-        "validation_score": score(record, "validation"),
-        **{name: value for name, value in record["test"].items() if name not in RESERVED},
-        "epochs": record.get("epochs"),
-        "best_epoch": record.get("best_epoch"),
-        "seconds": record["seconds"],
-        **{name: record.get("machine", {}).get(name) for name in MACHINE},
-        "processor_seconds": (record.get("cost") or {}).get("fit_seconds"),
-        "train_graphs": sizes["train"],
-        "left_out_graphs": sizes.get("left_out", 0),
-        "validation_graphs": sizes.get("validation"),
-        "test_graphs": sizes["test"],
-        "folds": 1 if one_split(settings) else settings["folds"],
-        "split": settings.get("split", "folds"),
+        "metric": record.metric,
+        "score": record.score(),
+        "validation_score": record.score("validation"),
+        **{name: value for name, value in record.test.items() if name not in RESERVED},
+        "epochs": record.epochs,
+        "best_epoch": record.best_epoch,
+        "seconds": record.seconds,
+        **(vars(record.machine) if record.machine else machine),
+        "processor_seconds": record.cost.get("fit_seconds"),
+        "train_graphs": record.sizes.train,
+        "left_out_graphs": record.sizes.left_out,
+        "validation_graphs": record.sizes.validation,
+        "test_graphs": record.sizes.test,
+        "folds": record.folds,
+        "split": record.settings["split"],
     }
-    if "chosen" in record:
-        row["chosen_layers"] = record["chosen"]["layers"]
-        row["chosen_method"] = _whole(record["chosen"]["method"])
+    if record.chosen:
+        row["chosen_layers"] = record.chosen.layers
+        row["chosen_method"] = _whole(record.chosen.method)
     return row
 
 

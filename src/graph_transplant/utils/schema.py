@@ -23,6 +23,12 @@ Columns = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Finite = Annotated[float, msgspec.Meta(gt=-(2.0**1000), lt=2.0**1000)]
 """A finite number; an overflowing literal such as 1e999 is parsed as infinity."""
 
+Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+"""A part of a whole, never all of it."""
+
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+"""A part of a whole, never nothing."""
+
 _WORDS: Final = {
     "int": "an integer",
     "float": "a finite number",
@@ -89,11 +95,12 @@ def _reworded(message: str, content: Any) -> str:
         name, _ = next(_found(content, steps))
         return f"`{'.'.join(filter(None, [name, missing[1]]))}` is missing"
     expected = re.fullmatch(r"Expected `([^`]*)`(.*?)(?:, got `?(\w+)`?)?", problem)
+    places = list(_found(content, steps))
     if expected is None:  # raised by a class
-        return problem
+        name, _ = places[0]
+        return f"`{name}`: {problem}" if name else problem
     kinds, limit, got = expected.groups()
     # What is not of the wrong type is a number out of range.
-    places = list(_found(content, steps))
     name, value = next(
         (
             (name, value)
@@ -105,12 +112,12 @@ def _reworded(message: str, content: Any) -> str:
     )
     wanted = [_WORDS.get(kind, kind) for kind in kinds.split(" | ")]
     if "an integer" in wanted and "a finite number" in wanted:
-        wanted.remove("an integer")
+        wanted = ["a number"]
     text = " or ".join(kind for kind in wanted if kind != "null" or wanted == ["null"])
     if limit.startswith(" of "):
         return f"`{name}` must be {text}{limit}; got {len(value)}"
-    if limit and kinds == "int":
-        text = f"an integer{limit}"
+    if limit and math.isfinite(value):
+        text = f"{text.replace('finite ', '')}{limit}"
     return f"{f'`{name}`' if name else 'it'} must be {text}; got {shown(value)}"
 
 
