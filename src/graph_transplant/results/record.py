@@ -315,5 +315,5 @@ def record_of(content: Any) -> TrialRecord | None:
     record = read(TrialRecord, content)
     # Kept as recorded, with settings that this version does not know.
     read(_WithSettings, content)
-    check_choice("metric", record.metric, METRICS)
+    check_choice("settings.metric", record.metric, METRICS)
     return record
