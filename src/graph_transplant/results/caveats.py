@@ -13,11 +13,12 @@ from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_rando
 from graph_transplant.results.record import Condition, Record, Trial, score
 from graph_transplant.results.selection import left_out
 from graph_transplant.results.statistics import holm
-from graph_transplant.results.verdict import NEAR_MAJORITY, SIGNIFICANT
+from graph_transplant.results.verdict import NEAR_MAJORITY, SIGNIFICANT, Verdict
 from graph_transplant.utils.text import capital, count, listed, number, p_words
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Group, Results
+    from graph_transplant.results.groups import GroupResults
+    from graph_transplant.results.results import Results
 
 MOST_NAMED = 6
 """Most methods that a caveat names."""
@@ -72,7 +73,7 @@ class Caveat:
         return f"{self.where}: {text} [{self.code}]" if self.where else f"{text} [{self.code}]"
 
 
-def caveats(results: Results) -> Iterator[Caveat]:
+def find_caveats(results: Results) -> Iterator[Caveat]:
     """What a reader should know before trusting the numbers."""
     yield from _short_training(results.records)
     yield from _unfinished(results)
@@ -82,7 +83,7 @@ def caveats(results: Results) -> Iterator[Caveat]:
     for group, part in results.groups.items():
         where = f"{group.data}, {group.title}" if len(results.groups) > 1 else ""
         yield from _near_constant(part, where)
-        yield from _few_folds(results, group, where)
+        yield from _few_folds(part.verdict, where)
         yield from _worse_calibration(part, where)
         yield from _useless_saliency(part, where)
     yield from _bounded_temperature(results.records)
@@ -142,7 +143,7 @@ def _left_over(results: Results) -> Iterator[Caveat]:
         yield Caveat("GT004", {"methods": listed(methods)})
 
 
-def _near_constant(part: Results, where: str) -> Iterator[Caveat]:
+def _near_constant(part: GroupResults, where: str) -> Iterator[Caveat]:
     if part.constant is None:
         return
     words, scores = part.constant
@@ -155,15 +156,14 @@ def _near_constant(part: Results, where: str) -> Iterator[Caveat]:
         yield Caveat("GT006", values, where)
 
 
-def _few_folds(results: Results, group: Group, where: str) -> Iterator[Caveat]:
-    verdict = results.verdicts[group]
+def _few_folds(verdict: Verdict, where: str) -> Iterator[Caveat]:
     folds = int(verdict.rows[0]["folds"])
     if verdict.preliminary and folds > 1:
         pairs = min(one.pairs for one in verdict.told)
         yield Caveat("GT007", {"folds": count(pairs, "fold")}, where)
 
 
-def _worse_calibration(part: Results, where: str) -> Iterator[Caveat]:
+def _worse_calibration(part: GroupResults, where: str) -> Iterator[Caveat]:
     names = [n for n in part.methods if n != part.reference and method_of(n).network]
     tests = [part.paired(name, part.reference, "ece") for name in names]
     corrected = holm([test.p_value for test in tests])
@@ -175,7 +175,7 @@ def _worse_calibration(part: Results, where: str) -> Iterator[Caveat]:
             yield Caveat("GT008", values, where)
 
 
-def _useless_saliency(part: Results, where: str) -> Iterator[Caveat]:
+def _useless_saliency(part: GroupResults, where: str) -> Iterator[Caveat]:
     means = part.wide("saliency").groupby("method").mean(numeric_only=True)
     useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
     if useless:
