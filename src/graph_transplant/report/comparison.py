@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -28,7 +27,7 @@ from graph_transplant.results.record import Condition, Record, one_split
 from graph_transplant.results.results import Results
 from graph_transplant.results.sentences import joint_headline
 from graph_transplant.results.verdict import Verdict
-from graph_transplant.utils.files import COMMANDS, SKIPPED, write_atomically
+from graph_transplant.utils.files import COMMANDS, write_atomically
 from graph_transplant.utils.text import count, duration
 
 FOLDER = "figures"  # folder for figure files, next to the page
@@ -167,7 +166,7 @@ def _render(
         sections=sections,
         axes=axes,
         facts=_facts(results, first),
-        notes=[*_skipped(results), *results.notes],
+        notes=results.notes,
         next=_next(results, lead),
         commands=_commands(results),
         settings=_settings(first["settings"], versions),
@@ -180,14 +179,6 @@ def _render(
         version=versions,
         fingerprint=first["fingerprint"],
     )
-
-
-def _skipped(results: Results) -> Iterator[str]:
-    path = None if results.directory is None else results.directory / SKIPPED
-    if path is not None and path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = sum(1 for _ in csv.reader(file)) - 1
-        yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
 
 
 def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
@@ -250,6 +241,7 @@ def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
         ("trials", f"{len(frame):,}"),
         ("training time", duration(float(seconds))),
         *_machines(frame),
+        *([("warnings left out", results.ignored)] if results.ignored else []),
     ]
 
 

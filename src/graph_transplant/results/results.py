@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.methods import REFERENCE, method_of
 from graph_transplant.results.calls import Call, read_calls
-from graph_transplant.results.caveats import Caveat, find_caveats
+from graph_transplant.results.caveats import Caveat, check_codes, find_caveats
 from graph_transplant.results.groups import (
     Group,
     GroupResults,
@@ -49,6 +49,7 @@ class Results(Trials):
         outputs: Returns the predictions of a trial, if they were kept. (default: reads those in
             the directory)
         calls: The calls that made the records, the latest last; none if they are not known.
+        ignore: Codes of caveats to leave out, such as ``("GT007",)``; see :doc:`/warnings`.
 
     Example:
         >>> import graph_transplant as gt
@@ -69,9 +70,11 @@ class Results(Trials):
     contradictory: int = 0
     outputs: Callable[[Trial], TrialPredictions | None] | None = None
     calls: Sequence[Call] = ()
+    ignore: Collection[str] = ()
 
     def __post_init__(self) -> None:
         check_in("[0, 1)", equal_within=self.equal_within)
+        object.__setattr__(self, "ignore", check_codes(self.ignore))
         if self.outputs is None and self.directory is not None:
             # Parts of these results have no directory.
             object.__setattr__(self, "outputs", partial(predictions_of, self.directory))
@@ -162,11 +165,20 @@ class Results(Trials):
         return join_verdicts(self.verdicts)
 
     @cached_property
-    def caveats(self) -> list[Caveat]:
-        """What a reader should know before trusting the numbers; ``code`` names each kind."""
+    def _caveats(self) -> list[Caveat]:
         return list(find_caveats(self))
 
-    @cached_property
+    @property
+    def caveats(self) -> list[Caveat]:
+        """What a reader should know before trusting the numbers; ``code`` names each kind."""
+        return [caveat for caveat in self._caveats if caveat.code not in self.ignore]
+
+    @property
+    def ignored(self) -> int:
+        """Number of caveats that are left out."""
+        return len(self._caveats) - len(self.caveats)
+
+    @property
     def notes(self) -> list[str]:
         """The caveats in words, each with its code."""
         return [caveat.text for caveat in self.caveats]
@@ -222,7 +234,11 @@ def _in_order(trials: Iterable[TrialRow]) -> list[TrialRow]:
 
 
 def read_results(
-    path: str | Path, *, selection: str = "none", equal_within: float = EQUAL_WITHIN
+    path: str | Path,
+    *,
+    selection: str = "none",
+    equal_within: float = EQUAL_WITHIN,
+    ignore: Collection[str] = (),
 ) -> Results:
     """Read the results of a comparison from its directory; see :class:`Results`.
 
@@ -245,4 +261,5 @@ def read_results(
         equal_within=equal_within,
         contradictory=calls[-1].contradictory if calls else 0,
         calls=calls,
+        ignore=ignore,
     )
