@@ -257,8 +257,11 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
     measured = [r for r in results.records if not math.isnan(r.test["measured"])]
     finished = Counter(method_key(record.method) for record in measured)
     choices = results.summary().set_index("method")["chosen"]
+    part = next(iter(results.groups.values()), None)  # one model with its layers, if any trial
     tests = [
-        results.paired(name, baseline, "measured") if baseline not in (None, name) else Paired()
+        part.paired(name, baseline, "measured")
+        if part and baseline not in (None, name)
+        else Paired()
         for name in names
     ]
     for name, test, p_holm in zip(names, tests, holm([t.p_value for t in tests]), strict=True):

@@ -52,7 +52,8 @@ LIGHT = ORDER[: ORDER.index("kernels")]
 LATE = {
     "config.train": {"augment", "datasets"},  # types of what `gt.train` also takes
     "results.predictions": {"data"},  # a type
-    "results.results": {"figures", "report"},  # `Results.plot` and `Results.report`
+    "results.groups": {"figures"},  # `Results.plot`
+    "results.results": {"report"},  # `Results.report`
 }
 
 

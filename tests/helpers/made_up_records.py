@@ -18,7 +18,7 @@ from graph_transplant.results.model_json import description_of
 from graph_transplant.results.predictions import Predictions, TrialPredictions
 from graph_transplant.results.record import Trial, TrialRecord
 from graph_transplant.results.record_file import record_line
-from graph_transplant.results.results import Results, plain_rows
+from graph_transplant.results.results import Results
 from graph_transplant.results.verdict import Verdict
 from helpers.page_samples import card, changed
 
@@ -96,7 +96,7 @@ def on(data: str, *parts: Sequence[TrialRecord], **changes: Any) -> list[TrialRe
 
 def rows(records: Sequence[TrialRecord], selection: str = "none") -> list[SimpleNamespace]:
     """The rows of the summary."""
-    return [SimpleNamespace(**row) for row in plain_rows(Results(records, selection).summary())]
+    return [SimpleNamespace(**row) for row in Results(records, selection).rows]
 
 
 def verdicts(records: Sequence[TrialRecord], selection: str = "none") -> list[Verdict]:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -137,9 +137,9 @@ def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
     return description | changes
 
 
-def card_page(content: dict[str, Any]) -> str:
+def card_page(content: dict[str, Any], ignore: Collection[str] = ()) -> str:
     """The card of a ``model.json`` with this content."""
-    return render_card(description_of(content, "sample"))
+    return render_card(description_of(content, "sample"), ignore)
 
 
 def nasty_card(name: str, task: str = "multiclass") -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from graph_transplant.cli.output import (
     repeated_command,
     split_numbers,
     use_threads,
+    warning_codes,
 )
 from graph_transplant.config.datasets import check_data, existing
 from graph_transplant.config.train import TrainConfig
@@ -73,6 +75,7 @@ def train(
     tensorboard: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
+    ignore: str = "",
     columns: DataOptions = NO_OPTIONS,
 ) -> int:
     """Train one model, calibrate it, and save it with a model card.
@@ -88,6 +91,7 @@ def train(
         tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
         fresh: Start over: replace an existing model, and do not resume an interrupted training.
+        ignore: Codes of warnings to leave out, such as GT103, separated by commas.
         columns: How the data are read.
     """
     from graph_transplant.models import train as run
@@ -95,6 +99,7 @@ def train(
     from graph_transplant.training.tensorboard import TensorBoard
 
     use_threads(threads)
+    ignored = warning_codes(ignore)
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     store = load_data(data, columns)
     directory = out or Path("models") / folder_name(store.name)
@@ -157,9 +162,9 @@ def train(
     described = replace(trained.description, command=repeated_command())
     trained = replace(trained, description=described)
     trained.save(directory)
-    trained.report(directory / "card.html")
+    trained.report(directory / "card.html", ignore=ignored)
     remove_checkpoints(checkpoint)
-    print_model(trained)
+    print_model(trained, ignored)
     print_files(output(), files)
     return 0
 
@@ -170,18 +175,17 @@ def remove_checkpoints(first: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def print_model(trained: TrainedModel) -> None:
+def print_model(trained: TrainedModel, ignore: Collection[str] = ()) -> None:
     """Print the metrics and training of a model, and the warnings of its card."""
-    from graph_transplant.report.card_findings import CardData as Described
-    from graph_transplant.report.card_findings import card_findings as said
+    from graph_transplant.report.card_findings import CardData, card_findings
 
     console = output()
     description = trained.description
     training = description.training
     console.print()
     console.print(model_table(description.metrics))
-    for warning in said(Described(description))[0]:
-        note(warning)
+    for warning in card_findings(CardData(description), ignore)[0]:
+        note(warning.text)
     sizes, members = training.sizes, training.ensemble
     networks = "" if members == 1 else f"{members} networks "
     console.print(

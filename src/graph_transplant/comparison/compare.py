@@ -121,6 +121,7 @@ def compare(
     group_duplicates: bool | None = None,
     ties: str | None = None,
     equal_within: float = EQUAL_WITHIN,
+    ignore: Sequence[str] = (),
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -179,6 +180,7 @@ def compare(
             of the recipe)
         equal_within: Methods are practically equal if the 95 % interval of their difference lies
             within this distance of zero; 0.01 is one point.
+        ignore: Codes of warnings to leave out, such as ``["GT007"]``; see :doc:`/warnings`.
         workers: Number of trials to run in parallel on this machine.
         engine: ``"local"`` processes or a ``"ray"`` cluster.
         address: Address of the Ray cluster. (default: one is started on this machine)
@@ -200,7 +202,11 @@ def compare(
     arguments = dict(locals())
     # Created first, so that invalid arguments raise before anything runs.
     results = Results(
-        [], select, directory=None if out is None else Path(out), equal_within=equal_within
+        [],
+        select,
+        directory=None if out is None else Path(out),
+        equal_within=equal_within,
+        ignore=ignore,
     )
     callbacks = check_callbacks(callbacks)
     check_spelling(reading, inspect.signature(compare).parameters)

@@ -10,7 +10,8 @@ from functools import partial
 import pandas as pd
 
 from graph_transplant.metrics import METRICS
-from graph_transplant.results.results import Group, Results, plain_rows
+from graph_transplant.results.groups import Group, GroupResults
+from graph_transplant.results.results import Results
 from graph_transplant.results.verdict import Row
 from graph_transplant.utils.text import duration, number, p_value, percent, ratio
 
@@ -70,14 +71,15 @@ class Ranking:
 
 def rankings(results: Results) -> list[Ranking]:
     """One table per group of results."""
-    return [ranking(group, part) for group, part in results.groups.items()]
+    return [ranking(part) for part in results.groups.values()]
 
 
-def ranking(group: Group, part: Results) -> Ranking:
+def ranking(part: GroupResults) -> Ranking:
     """Table of one group: score, difference, p, time, and further measurements."""
-    rows = plain_rows(part.summary())
-    columns = _columns(part, rows)
-    top = max((row["score_mean"] for row in rows if row["score_mean"] is not None), default=None)
+    columns = _columns(part)
+    top = max(
+        (row["score_mean"] for row in part.rows if row["score_mean"] is not None), default=None
+    )
     ranked = (
         Ranked(
             row["method"],
@@ -86,13 +88,13 @@ def ranking(group: Group, part: Results) -> Ranking:
             row["finding"] == "better" and row["score_mean"] == top,
             tuple(column.cell(row) for column in columns),
         )
-        for row in rows
+        for row in part.rows
     )
-    return Ranking(group, METRICS[part.metric].word, part.reference, columns, tuple(ranked))
+    return Ranking(part.group, METRICS[part.metric].word, part.reference, columns, tuple(ranked))
 
 
-def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
-    main = METRICS[part.metric]
+def _columns(part: GroupResults) -> tuple[Column, ...]:
+    main, rows = METRICS[part.metric], part.rows
     plain = next((row for row in rows if row["method"] == part.reference), None)
 
     def value(name: str, form: Callable[[float | None], str]) -> Callable[[Row], Cell]:

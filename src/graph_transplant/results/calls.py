@@ -24,7 +24,7 @@ from graph_transplant.results.record import TrialRecord
 from graph_transplant.utils.files import COMMANDS, folder_name, write_atomically
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Group
+    from graph_transplant.results.groups import Group
 
 CALLS = "comparison.json"
 """File of a comparison with the calls that made its records."""
