@@ -15,7 +15,9 @@ from graph_transplant.errors import Skipped
 from graph_transplant.report import render_report
 from graph_transplant.report.explanations import render_explanations, render_gallery
 from graph_transplant.results.examples import ExplainedRows
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results
+from graph_transplant.utils.schema import plain
 from helpers.made_up_records import BETTER, NO_NETWORK, PLAIN, UNSURE, made_up, on
 from helpers.page_samples import (
     NASTY,

@@ -443,17 +443,12 @@ def test_the_card_warns_where_it_is_due(
     made = card()
     made["training"]["metric"] = "accuracy"
     made[part] = made[part] | changes if isinstance(changes, dict) else changes
-    assert (
-        any(
-            warning in one.text
-            for one in card_findings(CardData(description_of(made, "sample")))[0]
-        )
-        == warned
-    )
+    warnings, _ = card_findings(CardData(description_of(made, "sample")))
+    assert any(warning in one.text for one in warnings) == warned
 
 
 def test_ignored_warnings_of_a_card_are_counted_and_not_shown() -> None:
-    warnings, _ = card_findings(CardData(card()))
+    warnings, _ = card_findings(CardData(description_of(card(), "sample")))
     code = warnings[0].code
     assert code in card_page(card())
     page = Page(card_page(card(), [code]))
@@ -543,4 +538,4 @@ def test_copies_across_given_parts_are_counted(tmp_path: Path) -> None:
     assert "Copies of 2 molecules in the data have different classes" in page.text
     across = sum(chain in chains[:10] for chain in chains[10:])
     assert model.description.data.duplicates.across == across > 0
-    assert f"{across} molecules held out for validation or test are also" in page.text
+    assert f"Copies of {across} molecules held out for validation or test are in" in page.text

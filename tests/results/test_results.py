@@ -70,7 +70,7 @@ def with_gains(method: str, *gains: float) -> list[TrialRecord]:
 
 def test_the_frame_has_a_row_per_trial_with_its_metrics() -> None:
     noisy = made_up("a", BETTER, **NOISY)
-    noisy[0].test |= {"ece": None}
+    noisy[0].test["ece"] = None
     frame = Results(made_up("vanilla", PLAIN) + noisy).frame
     assert len(frame) == 10
     assert frame.columns.is_unique
@@ -288,7 +288,7 @@ def test_a_metric_from_outside_is_recorded_shown_and_may_decide(
     assert float(table(results)[0]["toy_mean"]) == pytest.approx(np.mean(values), rel=1e-5)
     assert "a mean toy spread of" in next(iter(results.verdicts.values())).sentence
     plain = {"settings": {"folds": 3, "epochs": 1}}  # by which accuracy decides
-    other = Results([record | plain for record in results.records])
+    other = Results([changed(record, **plain) for record in results.records])
     columns = ranking(next(iter(other.groups.values()))).columns
     (column,) = (column for column in columns if column.title == "Toy spread")
     assert (column.definition, column.more) == ("How far.", True)
