@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
-from graph_transplant.report.page import class_word, shortened
+from graph_transplant.report.typography import class_word, shortened
 from graph_transplant.results.caveats import Caveat, check_codes
 from graph_transplant.results.verdict import NEAR_MAJORITY
 from graph_transplant.utils.files import SKIPPED
