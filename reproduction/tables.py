@@ -14,8 +14,8 @@ import pandas as pd
 
 from graph_transplant.methods import REFERENCE, method_key
 from graph_transplant.metrics import METRICS
-from graph_transplant.report.page import slug
-from graph_transplant.report.tables import latex_table, latex_text, markdown_table, markdown_text
+from graph_transplant.report.tables import latex_table, markdown_table
+from graph_transplant.report.typography import latex_text, markdown_text, slug
 from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results
 from graph_transplant.results.statistics import Paired, holm

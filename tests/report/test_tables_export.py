@@ -13,7 +13,7 @@ import pytest
 
 from graph_transplant.cli.comparisons import report
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.report.tables import latex_text, markdown_text
+from graph_transplant.report.typography import latex_text, markdown_text
 from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.record_file import record_line
 from graph_transplant.results.results import Results, read_results

@@ -213,7 +213,7 @@ def render_chart(
     data = chart.data(results)
     if data.empty:
         return None
-    stem = f"{prefix}{name.replace('_', '-')}"
+    stem = prefix + "-".join(name.split("_"))
     title, caption = chart.words(results)
     drawings = svg_elements(lambda: chart.draw(results, data, None), stem, title, methods)
     if not drawings:

@@ -215,9 +215,8 @@ def cost_data(results: GroupResults) -> pd.DataFrame:
         quartile = table.groupby("method")["epoch_seconds"].quantile(part)
         medians[name] = medians["method"].map(quartile)
     plain = medians[medians["method"] == results.reference]
-    for name in seconds:
-        ratio = medians[name] / plain[name].iloc[0] if len(plain) else np.nan
-        medians[name.replace("seconds", "ratio")] = ratio
+    for name, column in zip(("epoch_ratio", "best_ratio"), seconds, strict=True):
+        medians[name] = medians[column] / plain[column].iloc[0] if len(plain) else np.nan
     return ranked(results, medians)
 
 

@@ -28,7 +28,8 @@ from graph_transplant.report.card_findings import (
     training_words,
     value_text,
 )
-from graph_transplant.report.page import render, shortened
+from graph_transplant.report.page import render
+from graph_transplant.report.typography import shortened, spaced
 from graph_transplant.results.model_json import ModelDescription
 from graph_transplant.utils.text import count, number, percent, plain
 
@@ -294,7 +295,7 @@ def _settings(m: CardData) -> list[tuple[str, str]]:
     """The training options, with the values that were used."""
     given = {field.name: getattr(m.training, field.name) for field in fields(TrainConfig)}
     return [
-        (name.replace("_", " "), str(value))
+        (spaced(name), str(value))
         for name, value in given.items()
         if value is not None and value is not False
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
-from graph_transplant.report.page import class_word, shortened
+from graph_transplant.report.typography import class_word, shortened
 from graph_transplant.results.caveats import Caveat, check_codes
 from graph_transplant.results.model_json import DividedErrors, ModelDescription
 from graph_transplant.results.verdict import NEAR_MAJORITY

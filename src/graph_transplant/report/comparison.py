@@ -18,8 +18,9 @@ from graph_transplant.figures.style import CLASSES, palette, style
 from graph_transplant.methods import METHODS, method_key, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.explanations import gallery
-from graph_transplant.report.page import render, slug, unique_id
+from graph_transplant.report.page import render, unique_id
 from graph_transplant.report.tables import Ranking, ranking
+from graph_transplant.report.typography import slug, spaced
 from graph_transplant.results.calls import Call
 from graph_transplant.results.groups import Group, GroupResults, Trials
 from graph_transplant.results.record import Condition, TrialRecord
@@ -256,7 +257,7 @@ def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, 
     shown.pop("version", None)
     return [
         (
-            name.replace("_", " "),
+            spaced(name),
             (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value),
         )
         for name, value in shown.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,8 @@ from graph_transplant.figures.graphs import (
     node_words,
 )
 from graph_transplant.methods import method_of
-from graph_transplant.report.page import class_word, render, shortened
+from graph_transplant.report.page import render
+from graph_transplant.report.typography import class_word, class_words, shortened
 from graph_transplant.results.examples import DrawnSaliency, DrawnVirtual, Mixture, read_example
 from graph_transplant.results.groups import GroupResults
 from graph_transplant.utils.text import count, percent
@@ -313,7 +313,7 @@ def _made(
     method: str, one: Mixture | DrawnVirtual
 ) -> tuple[str, str, str, list[tuple[str, str, str]]]:
     node, edge = ("atom", "bond") if one.structure.molecule else ("node", "edge")
-    label = re.sub(r"(?<=% )-?\d+(?=,|$)", lambda match: class_word(match[0]), one.label)
+    label = class_words(one.label)
     if isinstance(one, DrawnVirtual):
         size = count(len(one.structure.names), node)
         drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")

@@ -134,7 +134,7 @@ class Call:
             return None
         words = [self.data]
         for name, value in {**self.reading, **options}.items():
-            option = f"--{name.replace('_', '-')}"
+            option = "--" + "-".join(name.split("_"))
             if name == "model" and not train:
                 option = "--models"
             if name == "select":
