@@ -72,12 +72,11 @@ def one_of(commands: list[str], start: str) -> str:
 
 def with_scores(folder: Path, scores: list[tuple[float, float]]) -> None:
     """Replace the test scores of two methods, fold by fold, and write the page again."""
-    path = folder / "records.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = read_results(folder).records
     for record in records:
         other = record.method != "vanilla"
         record.test[record.settings["metric"]] = scores[record.fold][other]
-    path.write_bytes(b"".join(map(record_line, records)))
+    (folder / "records.jsonl").write_bytes(b"".join(map(record_line, records)))
     read_results(folder).report()
 
 
