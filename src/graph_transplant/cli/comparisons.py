@@ -24,6 +24,7 @@ from graph_transplant.cli.output import (
     selection,
     split_list,
     split_numbers,
+    warning_codes,
 )
 from graph_transplant.metrics import selection_metrics
 from graph_transplant.utils.files import SKIPPED, folder_name, write_atomically
@@ -58,6 +59,7 @@ def compare(
     group_duplicates: bool | None = None,
     ties: str | None = None,
     equal_within: float = 0.01,
+    ignore: str = "",
     seed: int = 0,
     workers: int = 1,
     engine: str = "local",
@@ -117,6 +119,7 @@ def compare(
             [default: first; loss with the strong recipe]
         equal_within: Methods are practically equal if the whole 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
+        ignore: Codes of warnings to leave out, such as GT007, separated by commas.
         seed: Seed for all randomness.
         workers: Number of trials to run in parallel, one core each.
         engine: What runs the trials: local (processes on this machine) or ray (a cluster).
@@ -134,6 +137,7 @@ def compare(
         "model": split_list("models", models),
         "layers": split_numbers("layers", layers, int),
         "select": selection(select),
+        "ignore": warning_codes(ignore),
         "attack": split_numbers("attack", attack, float) if attack else [],
         "label_noise": split_numbers("label_noise", label_noise, float),
         "train_fraction": split_numbers("train_fraction", train_fraction, float),
@@ -169,6 +173,7 @@ def report(
     format: str = "html",  # noqa: A002 - the name of the option
     select: bool = False,
     equal_within: float = 0.01,
+    ignore: str = "",
     out: Path | None = None,
 ) -> None:
     """Rebuild the report of a comparison, or write its ranking tables for a paper.
@@ -181,12 +186,18 @@ def report(
             metric.
         equal_within: Methods are practically equal if the whole 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
+        ignore: Codes of warnings to leave out, such as GT007, separated by commas.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
     from graph_transplant.report.comparison import figures_folder
     from graph_transplant.results.results import read_results
 
-    results = read_results(directory, selection=selection(select), equal_within=equal_within)
+    results = read_results(
+        directory,
+        selection=selection(select),
+        equal_within=equal_within,
+        ignore=warning_codes(ignore),
+    )
     if format == "html":
         page = results.report(out)
         files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}

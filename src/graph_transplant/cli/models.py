@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from graph_transplant.cli.output import (
     repeated_command,
     split_numbers,
     use_threads,
+    warning_codes,
 )
 from graph_transplant.config.datasets import check_data, existing
 from graph_transplant.config.train import TrainConfig
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from graph_transplant.models import TrainedModel
+    from graph_transplant.results.model_json import ModelMetrics
     from graph_transplant.training.state import EpochLog
 
 CHECKPOINT = ".checkpoint.pt"  # in the folder of the model
@@ -73,6 +75,7 @@ def train(
     tensorboard: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
+    ignore: str = "",
     columns: DataOptions = NO_OPTIONS,
 ) -> int:
     """Train one model, calibrate it, and save it with a model card.
@@ -88,6 +91,7 @@ def train(
         tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
         fresh: Start over: replace an existing model, and do not resume an interrupted training.
+        ignore: Codes of warnings to leave out, such as GT103, separated by commas.
         columns: How the data are read.
     """
     from graph_transplant.models import train as run
@@ -95,6 +99,7 @@ def train(
     from graph_transplant.training.tensorboard import TensorBoard
 
     use_threads(threads)
+    ignored = warning_codes(ignore)
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     store = load_data(data, columns)
     directory = out or Path("models") / folder_name(store.name)
@@ -154,11 +159,12 @@ def train(
     finally:
         if logger is not None:
             logger.close()
-    trained = replace(trained, description={**trained.description, "command": repeated_command()})
+    described = replace(trained.description, command=repeated_command())
+    trained = replace(trained, description=described)
     trained.save(directory)
-    trained.report(directory / "card.html")
+    trained.report(directory / "card.html", ignore=ignored)
     remove_checkpoints(checkpoint)
-    print_model(trained)
+    print_model(trained, ignored)
     print_files(output(), files)
     return 0
 
@@ -169,46 +175,43 @@ def remove_checkpoints(first: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def print_model(trained: TrainedModel) -> None:
+def print_model(trained: TrainedModel, ignore: Collection[str] = ()) -> None:
     """Print the metrics and training of a model, and the warnings of its card."""
-    from graph_transplant.report.card_findings import CardData as Described
-    from graph_transplant.report.card_findings import card_findings as said
+    from graph_transplant.report.card_findings import CardData, card_findings
 
     console = output()
     description = trained.description
-    training, metrics = description["training"], description["metrics"]
+    training = description.training
     console.print()
-    console.print(model_table(metrics))
-    for warning in said(Described(description))[0]:
-        note(warning)
-    sizes, members = training["sizes"], training["ensemble"]
+    console.print(model_table(description.metrics))
+    for warning in card_findings(CardData(description), ignore)[0]:
+        note(warning.text)
+    sizes, members = training.sizes, training.ensemble
     networks = "" if members == 1 else f"{members} networks "
-    epochs = training.get("best_epochs") or [training["best_epoch"]]
     console.print(
         Text(
-            f"{training['method']}, {networks}{training['model']} with {training['layers']} "
-            "layers; "
-            f"{sizes['train']} graphs to train on, {sizes['validation']} to validate, "
-            f"{sizes['test']} to test ({training['split']} split); best "
-            f"epoch{'s' * (members > 1)} {', '.join(map(str, epochs))} of {training['epochs_run']}",
+            f"{training.method}, {networks}{training.model} with {training.layers} layers; "
+            f"{sizes.train} graphs to train on, {sizes.validation} to validate, {sizes.test} to "
+            f"test ({training.split} split); best epoch{'s' * (members > 1)} "
+            f"{', '.join(map(str, training.best_epochs))} of {training.epochs_run}",
             style="dim",
         )
     )
     console.print()
 
 
-def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+def model_table(metrics: ModelMetrics) -> Table:
     """Format the metrics of a ``model.json``."""
-    forest = metrics.get("forest") or {}
+    forest = metrics.forest
     heads = ("validation", "test", "95 % interval", *(["forest"] if forest else []))
     table = plain_table([""], heads)
     for key, metric in METRICS.items():
-        if key in metrics["validation"]:
-            low, high = metrics["intervals"].get(key) or (None, None)
+        if key in metrics.validation:
+            low, high = metrics.intervals.get(key, (None, None))
             table.add_row(
                 metric.word,
-                cell(metrics["validation"][key], ".3f"),
-                cell(metrics["test"].get(key), ".3f"),
+                cell(metrics.validation[key], ".3f"),
+                cell(metrics.test.get(key), ".3f"),
                 "-" if low is None else f"{cell(low, '.3f')} to {cell(high, '.3f')}",
                 *([cell(forest.get(key), ".3f")] if forest else []),
             )

@@ -96,6 +96,13 @@ def split_list(argument: str, text: str) -> list[str]:
     return items
 
 
+def warning_codes(text: str) -> list[str]:
+    """Check the codes of warnings to leave out, separated by commas."""
+    from graph_transplant.results.caveats import check_codes
+
+    return sorted(check_codes(split_list("ignore", text) if text else ()))
+
+
 def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
     """Split a list of numbers at commas; ``kind`` is ``int`` or ``float``."""
     try:

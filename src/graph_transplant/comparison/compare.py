@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,9 @@ from graph_transplant.results.calls import (
 from graph_transplant.results.predictions import predictions_of
 from graph_transplant.results.record import (
     Condition,
-    Record,
-    Trial,
+    TrialRecord,
     all_trials,
     check_conditions,
-    numerics_of,
 )
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
@@ -123,6 +122,7 @@ def compare(
     group_duplicates: bool | None = None,
     ties: str | None = None,
     equal_within: float = EQUAL_WITHIN,
+    ignore: Sequence[str] = (),
     workers: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -181,6 +181,7 @@ def compare(
             of the recipe)
         equal_within: Methods are practically equal if the 95 % interval of their difference lies
             within this distance of zero; 0.01 is one point.
+        ignore: Codes of warnings to leave out, such as ``["GT007"]``; see :doc:`/warnings`.
         workers: Number of trials to run in parallel on this machine.
         engine: ``"local"`` processes or a ``"ray"`` cluster.
         address: Address of the Ray cluster. (default: one is started on this machine)
@@ -202,7 +203,11 @@ def compare(
     arguments = dict(locals())
     # Created first, so that invalid arguments raise before anything runs.
     results = Results(
-        [], select, directory=None if out is None else Path(out), equal_within=equal_within
+        [],
+        select,
+        directory=None if out is None else Path(out),
+        equal_within=equal_within,
+        ignore=ignore,
     )
     callbacks = check_callbacks(callbacks)
     check_spelling(reading, inspect.signature(compare).parameters)
@@ -366,7 +371,7 @@ def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) -> list[Record]:
+def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) -> list[TrialRecord]:
     """Run the trials that have no record yet; return all records of the directory.
 
     ``begin`` is called once, after the first trial, or if none is missing.
@@ -379,11 +384,8 @@ def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) ->
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
-        there = {
-            Trial.of_record(record)
-            for record in writer.records
-            if len(set(numerics_of(record))) == 1  # otherwise it is run again
-        }
+        # Those of other numerics are run again.
+        there = {record.trial for record in writer.records if record.current}
         missing = [trial for trial in run.trials if trial not in there]
         if len(missing) < len(run.trials):
             done = len(run.trials) - len(missing)
@@ -405,9 +407,9 @@ def _run(run: Execution, engine: str, fresh: bool, begin: Callable[[], None]) ->
             finally:
                 reporter.stop()
         # Read back, so that the results are those of a later reader of the file.
-        records = sorted(RecordStore(directory).read(), key=Trial.of_record)
+        records = sorted(RecordStore(directory).read(), key=attrgetter("trial"))
         for record in records:  # a killed comparison may have left their checkpoints
-            remove_checkpoint(directory / CHECKPOINTS, Trial.of_record(record))
+            remove_checkpoint(directory / CHECKPOINTS, record.trial)
         with suppress(OSError):  # not there, or with checkpoints of other trials
             (directory / CHECKPOINTS).rmdir()
         return records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -102,12 +101,3 @@ class Settings:
         """The settings as stored in a record, with the version and the method's numerics."""
         more = {"attack": list(self.attack), "numerics": numerics, "version": version}
         return asdict(self) | more
-
-    @staticmethod
-    def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in what the settings of an older record lack, with the defaults."""
-        complete = {**asdict(Settings()), "attack": [], "numerics": 1, **settings}
-        # Older records call `shards` parts, and have unsorted budgets.
-        complete["shards"] = complete.pop("parts", complete["shards"])
-        complete["attack"] = sorted(set(complete["attack"]))
-        return complete

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -13,21 +12,22 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
-from graph_transplant.config.compare import Settings
 from graph_transplant.config.recipes import MODELS
 from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
 from graph_transplant.figures.style import CLASSES, palette, style
 from graph_transplant.methods import METHODS, method_key, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.explanations import gallery
-from graph_transplant.report.page import render, slug, unique_id
+from graph_transplant.report.page import render, unique_id
 from graph_transplant.report.tables import Ranking, ranking
+from graph_transplant.report.typography import slug, spaced
 from graph_transplant.results.calls import Call
-from graph_transplant.results.record import Condition, Record, one_split
-from graph_transplant.results.results import Group, Results, plain_rows
+from graph_transplant.results.groups import Group, GroupResults, Trials
+from graph_transplant.results.record import Condition, TrialRecord
+from graph_transplant.results.results import Results
 from graph_transplant.results.sentences import joint_headline
 from graph_transplant.results.verdict import Verdict
-from graph_transplant.utils.files import COMMANDS, SKIPPED, write_atomically
+from graph_transplant.utils.files import COMMANDS, write_atomically
 from graph_transplant.utils.text import count, duration
 
 FOLDER = "figures"  # folder for figure files, next to the page
@@ -81,8 +81,8 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     names = {"axes", "repeat", "words"}
     easiest = min((group.condition for group in results.groups), key=lambda one: one.order)
     found = [
-        _section(results, group, names, whole=group.condition == easiest)
-        for group in results.groups
+        _section(part, names, results.methods, whole=group.condition == easiest)
+        for group, part in results.groups.items()
     ]
     # The easiest condition first, groups with a comparison before single methods, and networks
     # that are not behind a baseline or have a finding before others.
@@ -103,27 +103,29 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     return found, axes
 
 
-def _section(results: Results, group: Group, names: set[str], *, whole: bool) -> Section:
-    part = results.groups[group]
+def _section(
+    part: GroupResults, names: set[str], methods: Sequence[str], *, whole: bool
+) -> Section:
+    group = part.group
     stem = unique_id(slug(group.network or "no network", group.condition.short, most=40), names)
     return Section(
         id=stem,
         group=group,
-        verdict=results.verdicts[group],
-        ranking=ranking(group, part),
-        forest=render_chart(part, "forest", prefix=f"{stem}-", methods=results.methods),
+        verdict=part.verdict,
+        ranking=ranking(part),
+        forest=render_chart(part, "forest", prefix=f"{stem}-", methods=methods),
         # Harder conditions get only the tables and the forest plot.
-        folded=_folded(part, names, stem, "group", results.methods) if whole else [],
+        folded=_folded(part, names, stem, "group", methods) if whole else [],
         gallery=gallery(part) if whole else {},
         pairs=[
             row | {"difference": METRICS[part.metric].gap(row["difference"])}
-            for row in (plain_rows(part.pairs) if len(part.methods) > 2 else [])
+            for row in (part.pair_rows if len(part.methods) > 2 else [])
         ],
     )
 
 
 def _folded(
-    results: Results, names: set[str], stem: str, every: str, methods: Sequence[str]
+    results: Trials, names: set[str], stem: str, every: str, methods: Sequence[str]
 ) -> list[FigureGroup]:
     """Charts with this value of ``every``, except the forest plot, by heading."""
     groups: dict[str, list[RenderedChart]] = {}
@@ -153,10 +155,10 @@ def _render(
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
     said, verdict = joint_headline(first_of, results.reference), lead.verdict
     network = f"{lead.group.network}: " if lead.group.network else ""
-    versions = ", ".join(sorted({one["settings"].get("version", "") for one in results.chosen}))
+    versions = ", ".join(sorted({one.settings["version"] for one in results.chosen}))
     return render(
         "report.html",
-        data=first["data"],
+        data=first.data,
         headline=said,
         # With several groups, the headline may not state the verdict of the lead.
         sentence=verdict.evidence if said == verdict.headline else network + verdict.sentence,
@@ -164,10 +166,10 @@ def _render(
         sections=sections,
         axes=axes,
         facts=_facts(results, first),
-        notes=[*_skipped(results), *results.notes],
+        notes=results.notes,
         next=_next(results, lead),
         commands=_commands(results),
-        settings=_settings(first["settings"], versions),
+        settings=_settings(first.settings, versions),
         colours=colours,
         methods=[(name, method_of(name).summary, colours[name]) for name in results.methods],
         definitions={
@@ -175,16 +177,8 @@ def _render(
         },
         folder=folder,
         version=versions,
-        fingerprint=first["fingerprint"],
+        fingerprint=first.fingerprint,
     )
-
-
-def _skipped(results: Results) -> Iterator[str]:
-    path = None if results.directory is None else results.directory / SKIPPED
-    if path is not None and path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = sum(1 for _ in csv.reader(file)) - 1
-        yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
 
 
 def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
@@ -201,7 +195,7 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
     elif text and not method:  # a baseline, or nothing yet: more trials come second
         steps.insert(0, (text, ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
-        own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
+        own = (r for r in results.groups[lead.group].chosen if r.method == method)
         steps.append((text, call.train(next(own)) if call else ""))
     if not verdict.compared:
         added = "another method" if results.reference in results.methods else results.reference
@@ -229,23 +223,24 @@ def _commands(results: Results) -> list[str]:
     return path.read_text("utf-8").splitlines() if path is not None and path.is_file() else []
 
 
-def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
-    frame = replace(results, selection="none").frame  # with all candidates
-    sizes, settings = first["sizes"], first["settings"]
+def _facts(results: Results, first: TrialRecord) -> list[tuple[str, object]]:
+    whole = results if results.selection == "none" else replace(results, selection="none")
+    frame = whole.frame  # with all candidates
     repeats = int(frame["repeat"].max()) + 1
-    place = ("folds", f"{settings['folds']} × {repeats}" if repeats > 1 else settings["folds"])
-    if one_split(settings):
-        place = (f"runs of the {settings['split']} split", repeats)
+    place = ("folds", f"{first.folds} × {repeats}" if repeats > 1 else first.folds)
+    if first.one_split:
+        place = (f"runs of the {first.settings['split']} split", repeats)
     timed = frame["processor_seconds"].notna().all()
     seconds = frame["processor_seconds" if timed else "seconds"].sum()
-    parts = [str(sizes[part]) for part in ("train", "validation", "test")]
+    parts = [str(n) for n in (first.sizes.train, first.sizes.validation, first.sizes.test)]
     return [
-        ("graphs", f"{sum(sizes.values()):,}"),
+        ("graphs", f"{first.sizes.graphs:,}"),
         place,
         ("train : validation : test", " : ".join(parts)),
         ("trials", f"{len(frame):,}"),
         ("training time", duration(float(seconds))),
         *_machines(frame),
+        *([("warnings left out", results.ignored)] if results.ignored else []),
     ]
 
 
@@ -258,11 +253,11 @@ def _machines(frame: pd.DataFrame) -> list[tuple[str, object]]:
 
 
 def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, str]]:
-    shown = {**Settings.complete(settings), "library version": versions}
+    shown = {**settings, "library version": versions}
     shown.pop("version", None)
     return [
         (
-            name.replace("_", " "),
+            spaced(name),
             (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value),
         )
         for name, value in shown.items()
@@ -274,15 +269,12 @@ def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, 
 
 def notebook_html(results: Results) -> str:
     """Render verdict, table and forest plot for a notebook."""
-    parts = [
-        (results.verdicts[group], ranking(group, part), _picture(part))
-        for group, part in results.groups.items()
-    ]
+    parts = [(part.verdict, ranking(part), _picture(part)) for part in results.groups.values()]
     title, _ = CHARTS["forest"].words(results)
     return render("notebook.html", title=title, parts=parts, notes=results.notes)
 
 
-def _picture(part: Results) -> str:
+def _picture(part: GroupResults) -> str:
     """Forest plot as a base64 PNG; empty if there is nothing to compare."""
     with style():
         axes = CHARTS["forest"].plot(part)
