@@ -59,6 +59,7 @@ class Method:
         numerics: Increased whenever the same settings give other numbers of this method.
         model: For a baseline of which a trained model can be made, the class of what its target
             returns, as ``"module:name"``.
+        only_compared: For other baselines, why no trained model is made of them.
 
     Example:
         >>> METHODS["drop-nodes"].search
@@ -77,6 +78,7 @@ class Method:
     needs_smiles: bool = False
     numerics: int = NUMERICS
     model: str = ""
+    only_compared: str = "it is for comparisons"
 
     @property
     def network(self) -> bool:
@@ -250,11 +252,13 @@ METHODS: dict[str, Method] = {
         "baselines.structure_blind:fit",
         "sum of embedded nodes and a perceptron: looks at no edge",
         words="a model that sees no edges",
+        only_compared="it shows what can be predicted without looking at edges",
     ),
     "majority": _baseline(
         "baselines.majority:fit",
         "class frequencies, or means, of the training graphs",
         words="always predicting the largest class",
+        only_compared="it says the same of every graph",
     ),
 }
 """Methods by name. One of your own is used by its name once it is in here."""
@@ -299,6 +303,22 @@ def group_name(name: str) -> str:
         text = f"the group of methods `{name}` is now called `{RENAMED_GROUPS[name]}`"
         warnings.warn(text, FutureWarning, stacklevel=3)
     return RENAMED_GROUPS.get(name, name)
+
+
+def trainable_methods() -> list[str]:
+    """List the methods that `train` takes: all but the baselines that are only for comparisons."""
+    return [name for name, method in METHODS.items() if method.network or method.model]
+
+
+def check_trainable(text: str) -> None:
+    """Raise unless a trained model can be made with a method."""
+    name = method_key(text)
+    if name in METHODS and not METHODS[name].network and not METHODS[name].model:
+        raise GraphTransplantError(
+            f"`method` {name} cannot be trained as a model: {METHODS[name].only_compared}"
+        )
+    check_choice("method", name, trainable_methods())
+    parse_method(text)
 
 
 def parse_method(text: str, *, network: bool = False) -> tuple[str, dict[str, Value]]:

@@ -64,6 +64,8 @@ class Baseline(nn.Module):
         if len(described) > MOST_ARRAYS:
             raise GraphTransplantError(f"{len(described):,} arrays are more than {MOST_ARRAYS}")
         for name, (kind, *shape) in described.items():
+            if not all(type(size) is int for size in shape):
+                raise GraphTransplantError(f"the shape of {name[:100]} must be whole numbers")
             if arrays is None:
                 value = torch.empty(shape, dtype=_TYPES[check_choice("type", kind, _TYPES)])
             else:

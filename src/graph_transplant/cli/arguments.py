@@ -15,7 +15,7 @@ from graph_transplant.config.datasets import SUFFIXES, check_data
 from graph_transplant.config.fit import TIES
 from graph_transplant.config.recipes import MODELS, READOUTS, RECIPES, SCALES, TRAINING_SPLITS
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.methods import GROUPS, METHODS, RENAMED_GROUPS, expand_methods
+from graph_transplant.methods import GROUPS, METHODS, RENAMED_GROUPS, check_trainable
 from graph_transplant.metrics import TASKS, selection_metrics
 from graph_transplant.utils.files import check_model, refuse_overwrite
 
@@ -73,6 +73,8 @@ def check_arguments(command: str, bound: BoundArguments) -> None:
         elif name in ("directory", "directories"):
             for directory in [value] if name == "directory" else value:
                 check_records(directory)
+        elif command == "train" and name == "method":
+            check_trainable(value)
         elif name in choices and isinstance(value, str):
             # Parameters after a method's name are checked elsewhere.
             for item in split_list(name, value) if name in ("methods", "models") else [value]:
@@ -106,7 +108,7 @@ def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
     transplants = tuple(name for name in METHODS if name.startswith("transplant-"))
     return {
         "methods": (*GROUPS, *METHODS, *RENAMED_GROUPS),
-        "method": transplants if command == "show" else tuple(expand_methods(["all"])),
+        "method": transplants if command == "show" else tuple(METHODS),
         "models": ("auto", *MODELS),
         "model": ("auto", *MODELS),
         "metric": tuple(selection_metrics()),

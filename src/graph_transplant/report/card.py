@@ -92,9 +92,15 @@ def _facts(m: CardData) -> list[tuple[str, str]]:
         (m.noun.capitalize(), f"{m.data.graphs:,}"),
         ("Train, validation, test", " / ".join(sizes)),
         ("Split", m.training.split),
-        (
-            "Network" if m.members == 1 else f"{m.members} networks",
-            f"{m.training.model}, {count(m.training.layers, 'layer')}",
+        *(
+            [
+                (
+                    "Network" if m.members == 1 else f"{m.members} networks",
+                    f"{m.training.model}, {count(m.training.layers, 'layer')}",
+                )
+            ]
+            if m.training.model
+            else []
         ),
         ("Method", m.training.method),
     ]
@@ -297,5 +303,5 @@ def _settings(m: CardData) -> list[tuple[str, str]]:
     return [
         (spaced(name), str(value))
         for name, value in given.items()
-        if value is not None and value is not False
+        if value not in (None, False, "", 0) or name == "seed"
     ]
