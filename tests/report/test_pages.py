@@ -540,4 +540,4 @@ def test_copies_across_given_parts_are_counted(tmp_path: Path) -> None:
     assert "Copies of 2 molecules in the data have different classes" in page.text
     across = sum(chain in chains[:10] for chain in chains[10:])
     assert model.description["data"]["duplicates"]["across"] == across > 0
-    assert f"{across} molecules held out for validation or test are also" in page.text
+    assert f"Copies of {across} molecules held out for validation or test are in" in page.text
