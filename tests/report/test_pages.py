@@ -537,5 +537,5 @@ def test_copies_across_given_parts_are_counted(tmp_path: Path) -> None:
     assert f"{len(twice)} molecules occur more than once." in page.text
     assert "Copies of 2 molecules in the data have different classes" in page.text
     across = sum(chain in chains[:10] for chain in chains[10:])
-    assert model.description["data"]["duplicates"]["across"] == across > 0
+    assert model.description.data.duplicates.across == across > 0
     assert f"Copies of {across} molecules held out for validation or test are in" in page.text
