@@ -13,6 +13,13 @@ from torch import Tensor, nn
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.edge_predictor import EdgePredictor
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.augment.typed import (
+    Combination,
+    as_combinations,
+    combinations,
+    continued,
+    types_for,
+)
 from graph_transplant.data import GraphBatch, GraphStore, as_batch, check_stores, task_of
 from graph_transplant.data.pyg import Data
 from graph_transplant.data.targets import Loss, batch_targets
@@ -62,6 +69,7 @@ class TransplantPlan:
     soft_edges: bool = False  # keep pairs of weight zero as edges, for ψ's gradient
     auxiliary_loss: Tensor | None = None  # of ψ on the original graphs
     cuts: tuple[kernel.Cut, ...] = ()  # of source and destination, hop by hop; not if scattered
+    missing: Ints | None = None  # pairs that DP lacks, as too few are distinct and legal, [graphs]
 
     def only(self, chosen: Bools) -> TransplantPlan:
         """Restrict the plan to some of the pairs."""
@@ -134,6 +142,9 @@ class GraphTransplant(Augmentation):
         embedding_size: Width of the node embeddings, for ``connect="predict"``.
         new_edge_attr: Attributes and weights of new edges: ``"drawn"`` from the edges that one of
             their ends lost, or ``"zero"`` with weight one.
+        legal_edges: Combinations (source type, edge type, target type) that new edges of typed
+            graphs (``node_type``, ``edge_type``) may have. By default those that occur in the
+            batch or in the graphs that :meth:`prepare` was given.
         shuffle_saliency: Permute the saliency within each graph during training. A control:
             everything else is unchanged, but saliency carries no information about the nodes.
         insert: Whether the part of the source fills the hole. A control: without it, with
@@ -163,6 +174,7 @@ class GraphTransplant(Augmentation):
         pairing: str | Pairing = "random",
         embedding_size: int = 128,
         new_edge_attr: str = "drawn",
+        legal_edges: Iterable[Combination] | None = None,
         shuffle_saliency: bool = False,
         insert: bool = True,
     ) -> None:
@@ -200,6 +212,8 @@ class GraphTransplant(Augmentation):
         self.saliency = saliency
         self.pairing = Pairing.of(pairing)
         self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
+        self.legal_edges = None if legal_edges is None else as_combinations(legal_edges)
+        self._known_edges: frozenset[Combination] = frozenset()  # of the training graphs
         self.shuffle_saliency = shuffle_saliency
         if not insert and self.connect != "none":
             raise GraphTransplantError(
@@ -246,18 +260,24 @@ class GraphTransplant(Augmentation):
         if not self.insert:
             rest = _keep_one(rest, batch.ptr, rng)
 
-        pairs, weight, carrying = self._connect(part, rest, clean, rng)
-        if not batch.symmetric:  # one directed edge per pair, in a random direction
+        types = self._types(batch)
+        pairs, weight, carrying, missing = self._connect(part, rest, clean, types, rng)
+        template = np.full(len(pairs.source), -1)
+        if types is not None:
+            pairs, template = continued(part, rest, pairs, batch, types, rng)
+        elif not batch.symmetric:  # one directed edge per pair, in a random direction
             into_source = rng.random(len(pairs.source)) < 0.5
             pairs = pairs._replace(into_source=into_source, into_destination=~into_source)
-        template = np.full(len(pairs.source), -1)
-        if batch.edges and self.new_edge_attr == "drawn":
+        if self.new_edge_attr == "zero":
+            template = np.full(len(pairs.source), -1)
+        elif batch.edges and types is None:
             template = kernel.lost_edges(part, rest, pairs, batch.neighbours, rng)
         plan = TransplantPlan(
             source_of, hops, share, saliency, part, rest, pairs, template, weight,
             soft_edges=model is not None and self._soft(model),
             auxiliary_loss=auxiliary,
             cuts=source_cut + destination_cut,
+            missing=missing,
         )  # fmt: skip
         if carrying is not None and weight is not None and len(carrying) < len(weight):
             # Drop pairs that are neither edges nor carry ψ's gradient.
@@ -280,20 +300,64 @@ class GraphTransplant(Augmentation):
             self._look_at(saliency, clean.batch)
         return saliency.cpu().to(torch.float32).numpy()
 
+    def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
+        """Find the combinations of types that occur in the training graphs, if they are typed."""
+        self._known_edges = frozenset()
+        if "node_type" in train.node_fields:
+            found = (combinations(piece.batch(range(len(piece)))) for piece in train.pieces())
+            self._known_edges = frozenset().union(*found)
+
+    def _types(self, batch: GraphBatch) -> kernel.Types | None:
+        """What the edges of typed graphs may join; ``None`` for untyped ones."""
+        if self.legal_edges is None:
+            types = types_for(batch, self._known_edges, occurring=True)
+        else:
+            types = types_for(batch, self.legal_edges, occurring=False)
+        if types is not None and self.new_edge_attr == "zero" and "edge_type" in batch.edges:
+            raise GraphTransplantError(
+                "new_edge_attr='zero' gives new edges no `edge_type` of their own: use 'drawn'"
+            )
+        return types
+
     def _connect(
-        self, part: Segments, rest: Segments, clean: CleanPass, rng: np.random.Generator
-    ) -> tuple[Pairs, Tensor | None, Ints | None]:
-        """Choose the pairs to connect; with ψ also their weights, and which carry its gradient."""
+        self,
+        part: Segments,
+        rest: Segments,
+        clean: CleanPass,
+        types: kernel.Types | None,
+        rng: np.random.Generator,
+    ) -> tuple[Pairs, Tensor | None, Ints | None, Ints | None]:
+        """Choose the pairs to connect.
+
+        With ψ also their weights, and which carry its gradient; without, how many are missing.
+        """
         if self.connect == "none":
             nothing = np.empty(0, np.int64)
-            return kernel.undirected_pairs(np.zeros_like(part.ptr), nothing, nothing), None, None
-        source = kernel.boundary_nodes(part, clean.batch.neighbours)
-        destination = kernel.boundary_nodes(rest, clean.batch.neighbours)
+            none = kernel.undirected_pairs(np.zeros_like(part.ptr), nothing, nothing)
+            return none, None, None, None
+        neighbours = clean.batch.neighbours
+        source = kernel.boundary_nodes(part, neighbours)
+        destination = kernel.boundary_nodes(rest, neighbours)
+        legal = None
+        if types is not None:
+            legal = kernel.legal_pairs(
+                source.nodes,
+                destination.nodes,
+                kernel.open_ends(part, source.nodes, neighbours, types),
+                kernel.open_ends(rest, destination.nodes, neighbours, types),
+                types.node,
+            )
         if self.edge_predictor is None:
-            return kernel.degree_preserving_pairs(source, destination, rng), None, None
-        pairs = kernel.all_pairs(source.nodes, destination.nodes)
+            lost = source.lost + destination.lost
+            if legal is None:
+                pairs = kernel.degree_preserving_pairs(source, destination, rng)
+            else:
+                pairs = kernel.degree_preserving_subset(legal, lost, rng)
+            return pairs, None, None, lost // 2 - np.diff(pairs.ptr)
+        pairs = kernel.all_pairs(source.nodes, destination.nodes) if legal is None else legal
         nodes = clean.prediction.nodes
-        return pairs, *self.edge_predictor.draw(nodes, pairs.source, pairs.destination, rng)
+        drawn = self.edge_predictor.draw(nodes, pairs.source, pairs.destination, rng)
+        return pairs, *drawn, None
 
     def transform(self, plan: TransplantPlan, clean: CleanPass) -> MixedGraphs:
         """Build the mixed graphs and their targets (Algorithm 3, lines 10-11)."""
