@@ -14,7 +14,6 @@ from graph_transplant.augment.transplant import GraphTransplant, TransplantPlan
 from graph_transplant.data import GraphBatch
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.kernels import transplant as kernel
-from helpers import oracles
 from helpers.edits import agree, both_ways, clean_of, planned, uniform
 from helpers.oracles import assert_valid, edges_of, graphs_of, induced
 from helpers.strategies import KINDS, generator, random_batch

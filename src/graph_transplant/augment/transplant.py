@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,14 +12,18 @@ from torch import Tensor, nn
 
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.edge_predictor import EdgePredictor
-from graph_transplant.augment.pairing import Pairing, mix_rows
-from graph_transplant.augment.typed import (
+from graph_transplant.augment.new_edges import (
     Combination,
     as_combinations,
     combinations,
     continued,
+    drawn_weights,
+    geometric_field,
+    recomputed,
+    templates_of,
     types_for,
 )
+from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.data import GraphBatch, GraphStore, as_batch, check_stores, task_of
 from graph_transplant.data.pyg import Data
 from graph_transplant.data.targets import Loss, batch_targets
@@ -32,7 +36,7 @@ from graph_transplant.errors import (
 )
 from graph_transplant.kernels import csr
 from graph_transplant.kernels import transplant as kernel
-from graph_transplant.kernels.arrays import Bools, Doubles, Floats, Ints, Pairs, Segments
+from graph_transplant.kernels.arrays import CSR, Bools, Doubles, Floats, Ints, Pairs, Segments
 from graph_transplant.kernels.sampling import shuffle_within
 from graph_transplant.nn import Prediction, evaluating
 from graph_transplant.nn.adapter import (  # fmt: skip
@@ -92,20 +96,19 @@ class TransplantPlan:
 class MixedGraphs(Mixed, EditedGraphs):
     """Mixed graphs, and the origin of every node and edge.
 
-    In each mixed graph the transplanted nodes come first, then the remaining ones.
+    In each mixed graph the transplanted nodes come first, then the remaining ones; or the other way
+    round, with ``destination_first``.
     """
 
     source_share: Doubles  # I(S_π, V̄_π), [graphs]
     destination_share: Doubles  # I(S, V \ V̄), [graphs]
     plan: TransplantPlan
+    destination_first: bool = False
 
     @property
     def node_from_source(self) -> Bools:
         """Whether a node was transplanted, bool ``[nodes]``."""
-        rest = np.diff(self.plan.rest.ptr)
-        transplanted = np.diff(self.batch.ptr) - rest
-        from_source = np.tile([True, False], len(rest))
-        return np.repeat(from_source, np.stack((transplanted, rest), axis=1).ravel())
+        return _from_source(self.batch.ptr, self.plan.rest, self.destination_first)
 
 
 class GraphTransplant(Augmentation):
@@ -145,6 +148,12 @@ class GraphTransplant(Augmentation):
         legal_edges: Combinations (source type, edge type, target type) that new edges of typed
             graphs (``node_type``, ``edge_type``) may have. By default those that occur in the
             batch or in the graphs that :meth:`prepare` was given.
+        protect: Name of a node field (bool, or 0 and 1) that marks nodes, such as roots, which are
+            never cut out of the destination. In mixed graphs, only these are marked.
+        destination_first: Whether the nodes of the destination come first in mixed graphs, in their
+            order, instead of the transplanted ones: for models that read nodes by position.
+        edge_attributes: Computes edge attributes that follow from the nodes: takes a PyG batch of
+            mixed graphs and returns it with new ones, as ``T.Distance(norm=False, cat=False)``.
         shuffle_saliency: Permute the saliency within each graph during training. A control:
             everything else is unchanged, but saliency carries no information about the nodes.
         insert: Whether the part of the source fills the hole. A control: without it, with
@@ -175,6 +184,9 @@ class GraphTransplant(Augmentation):
         embedding_size: int = 128,
         new_edge_attr: str = "drawn",
         legal_edges: Iterable[Combination] | None = None,
+        protect: str | None = None,
+        destination_first: bool = False,
+        edge_attributes: Callable[[Data], Data] | None = None,
         shuffle_saliency: bool = False,
         insert: bool = True,
     ) -> None:
@@ -214,6 +226,9 @@ class GraphTransplant(Augmentation):
         self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
         self.legal_edges = None if legal_edges is None else as_combinations(legal_edges)
         self._known_edges: frozenset[Combination] = frozenset()  # of the training graphs
+        self.protect = protect
+        self.destination_first = destination_first
+        self.edge_attributes = edge_attributes
         self.shuffle_saliency = shuffle_saliency
         if not insert and self.connect != "none":
             raise GraphTransplantError(
@@ -223,6 +238,7 @@ class GraphTransplant(Augmentation):
         self.insert = insert
         self._warned_about_saliency = False
         self._warned_about_edges = False
+        self._looked_at_attributes = edge_attributes is not None
 
     def extra_repr(self) -> str:
         """Show the main settings."""
@@ -256,10 +272,13 @@ class GraphTransplant(Augmentation):
         salient = saliency if self.anchors == "salient" else kernel.NO_SALIENCY
         part, source_cut = cut_out(source_of, salient)
         removed, destination_cut = cut_out(np.arange(batch.num_graphs), kernel.NO_SALIENCY)
+        if self.protect is not None:
+            removed = _without(removed, self._protected(batch))
         rest = kernel.complement(removed, batch.ptr)
         if not self.insert:
             rest = _keep_one(rest, batch.ptr, rng)
 
+        self._look_at_attributes(batch)
         types = self._types(batch)
         pairs, weight, carrying, missing = self._connect(part, rest, clean, types, rng)
         template = np.full(len(pairs.source), -1)
@@ -367,7 +386,8 @@ class GraphTransplant(Augmentation):
         part = plan.part
         if not self.insert:
             part = Segments(np.zeros_like(part.ptr), part.item[:0])
-        mixed = kernel.assemble(batch.csr, part, plan.rest, plan.pairs)
+        assemble = _destination_first if self.destination_first else kernel.assemble
+        mixed = assemble(batch.csr, part, plan.rest, plan.pairs)
 
         saliency = plan.saliency
         if self.importance == "size":
@@ -379,11 +399,17 @@ class GraphTransplant(Augmentation):
         y = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
 
         nodes = batch.nodes_like(mixed.node_origin)
-        edges = batch.edges_like(_templates(plan, batch, mixed))
-        if plan.weight is not None:
-            edges = _weighted(edges, plan, batch, mixed)
+        edges = batch.edges_like(templates_of(mixed, plan.template, batch))
+        if plan.weight is not None and (plan.soft_edges or "edge_weight" in edges):
+            edges["edge_weight"] = drawn_weights(edges, plan.weight, batch, mixed)
+        if self.protect is not None:
+            transplanted = _from_source(mixed.graphs.ptr, plan.rest, self.destination_first)
+            nodes[self.protect] = nodes[self.protect].masked_fill(batch.on_device(transplanted), 0)
+        virtual = batch.derive(mixed.graphs, nodes=nodes, edges=edges, y=y)
+        if self.edge_attributes is not None:
+            virtual = recomputed(virtual, self.edge_attributes)
         return MixedGraphs(
-            batch=batch.derive(mixed.graphs, nodes=nodes, edges=edges, y=y),
+            batch=virtual,
             targets=y,
             auxiliary_loss=plan.auxiliary_loss,
             source_of=plan.source_of,
@@ -393,6 +419,7 @@ class GraphTransplant(Augmentation):
             node_origin=mixed.node_origin,
             edge_origin=mixed.edge_origin,
             plan=plan,
+            destination_first=self.destination_first,
         )
 
     def _soft(self, model: Predictor) -> bool:
@@ -473,6 +500,30 @@ class GraphTransplant(Augmentation):
         rng = np.random.default_rng(0)  # the same pairs every epoch
         return {"edge_predictor_accuracy": self.edge_predictor.accuracy(nodes, batch, rng)}
 
+    def _protected(self, batch: GraphBatch) -> Bools:
+        """Nodes that are never removed."""
+        mask = batch.nodes.get(self.protect or "")
+        if mask is None or mask.dim() != 1:
+            known = ", ".join(name for name, field in batch.nodes.items() if field.dim() == 1)
+            raise DataError(
+                f"`protect` must name a field of the batch with one entry per node; got "
+                f"{self.protect!r}, and there {'are ' + known if known else 'is none'}"
+            )
+        return mask.bool().cpu().numpy()
+
+    def _look_at_attributes(self, batch: GraphBatch) -> None:
+        """Warn once if edge attributes follow from positions, which new edges do not inherit."""
+        if self._looked_at_attributes:
+            return
+        self._looked_at_attributes = True
+        name = geometric_field(batch)
+        if name is not None:
+            warnings.warn(
+                f"`{name}` follows from `pos`, but new edges copy that of other edges: compute it "
+                "in `forward`, or pass `edge_attributes=`, such as T.Distance(cat=False)",
+                stacklevel=3,
+            )
+
     def _look_at(self, saliency: Tensor, batch: GraphBatch) -> None:
         """Warn once if saliency does not distinguish nodes."""
         if self._warned_about_saliency:
@@ -495,45 +546,43 @@ def label_weights(source_share: Doubles, destination_share: Doubles) -> Doubles:
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
 
 
+def _from_source(ptr: Ints, rest: Segments, destination_first: bool) -> Bools:
+    """Whether a node of mixed graphs was transplanted."""
+    remaining = np.diff(rest.ptr)
+    counts = np.stack((np.diff(ptr) - remaining, remaining), axis=1)
+    from_source = np.tile([True, False], len(remaining))
+    if destination_first:
+        return np.repeat(~from_source, counts[:, ::-1].ravel())
+    return np.repeat(from_source, counts.ravel())
+
+
+def _destination_first(
+    graphs: CSR, part: Segments, rest: Segments, pairs: Pairs
+) -> kernel.Assembled:
+    """Assemble mixed graphs with the nodes of the destination first."""
+    order = np.lexsort((pairs.source, pairs.destination, csr.rows_of(pairs.ptr)))
+    _, source, destination, into_source, into_destination = pairs
+    turned = Pairs(
+        pairs.ptr, destination[order], source[order], into_destination[order], into_source[order]
+    )
+    mixed = kernel.assemble(graphs, rest, part, turned)
+    new = mixed.pair >= 0
+    mixed.pair[new] = order[mixed.pair[new]]
+    return mixed
+
+
+def _without(nodes: Segments, excluded: Bools) -> Segments:
+    """The nodes that are not excluded."""
+    kept = ~excluded[nodes.item]
+    return Segments(np.concatenate(([0], np.cumsum(kept)))[nodes.ptr], nodes.item[kept])
+
+
 def _keep_one(rest: Segments, ptr: Ints, rng: np.random.Generator) -> Segments:
     """Keep a random node of every graph of which nothing is left."""
     none_left = np.diff(rest.ptr) == 0
     drawn = rng.integers(ptr[:-1][none_left], ptr[1:][none_left])
     kept = np.insert(rest.item, rest.ptr[:-1][none_left], drawn)
     return Segments(rest.ptr + np.concatenate(([0], np.cumsum(none_left))), kept)
-
-
-def _templates(plan: TransplantPlan, batch: GraphBatch, mixed: kernel.Assembled) -> Ints:
-    """The edge of the batch whose attributes every edge has: its origin, or its template."""
-    copied, new = mixed.edge_origin, mixed.pair >= 0
-    if not batch.edges or not new.any():
-        return copied
-    template = np.where(new, plan.template[mixed.pair], copied)
-    if batch.symmetric:
-        # A lost edge leads to the end that lost it; the other direction takes its reverse.
-        receiver = mixed.node_origin[csr.rows_of(mixed.graphs.row_ptr)]
-        drawn = new & (template >= 0)
-        turned = drawn & (csr.rows_of(batch.row_ptr)[template] != receiver)
-        template[turned] = batch.reverse[template[turned]]
-    return template
-
-
-def _weighted(
-    edges: dict[str, Tensor], plan: TransplantPlan, batch: GraphBatch, mixed: kernel.Assembled
-) -> dict[str, Tensor]:
-    """Multiply the weights of new edges by ψ's 0 or 1, which carries its gradient."""
-    if "edge_weight" not in edges:
-        if not plan.soft_edges:
-            return edges
-        x = batch.nodes.get("x")
-        dtype = x.dtype if x is not None and x.is_floating_point() else None
-        ones = torch.ones(len(mixed.pair), dtype=dtype, device=batch.device)
-        edges = {**edges, "edge_weight": ones}
-    assert plan.weight is not None
-    weight, new = edges["edge_weight"], np.flatnonzero(mixed.pair >= 0)
-    index = batch.on_device(new)
-    drawn = plan.weight.index_select(0, batch.on_device(mixed.pair[new])).to(weight.dtype)
-    return {**edges, "edge_weight": weight.index_copy(0, index, weight[index] * drawn)}
 
 
 def _embedded(nodes: Tensor | None) -> Prediction:
