@@ -236,7 +236,8 @@ class GraphTransplant(Augmentation):
                 f"connect={self.connect!r}"
             )
         self.insert = insert
-        self._warned_about_saliency = False
+        self._moved_to: NodeSaliency | None = None  # what is read if not the last layer's gradient
+        self._looked_at_saliency = self._warned_about_saliency = False
         self._warned_about_edges = False
         self._looked_at_attributes = edge_attributes is not None
 
@@ -316,7 +317,7 @@ class GraphTransplant(Augmentation):
             return np.zeros(clean.batch.num_nodes, np.float32)
         saliency = clean.saliency(self.saliency)
         if clean.saliency_of is None:
-            self._look_at(saliency, clean.batch)
+            self._look_at(saliency, clean)
         return saliency.cpu().to(torch.float32).numpy()
 
     def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
@@ -487,10 +488,16 @@ class GraphTransplant(Augmentation):
         self.pairing.check(data.task)
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Measure the accuracy of ψ on evenly spaced validation graphs."""
+        """Tell which layer saliency is read at, if not the last; and how good ψ is.
+
+        The accuracy of ψ is that on evenly spaced validation graphs.
+        """
         check_stores(validation=validation)
+        measured: dict[str, float] = {}
+        if self._moved_to is not None:  # -1: the last layer's gradient x activation
+            measured["saliency_layer"] = float(self._moved_to.layer)
         if self.edge_predictor is None:
-            return {}
+            return measured
         # Data sets are often sorted by class, so the first graphs may all be of one class.
         spread = torch.linspace(0, len(validation) - 1, min(len(validation), _MEASURED)).long()
         batch = validation.batch(spread).to(self.edge_predictor.first.weight.device)
@@ -498,7 +505,8 @@ class GraphTransplant(Augmentation):
         with evaluating(module_of(predictor)):
             nodes = predictor.run(batch).nodes
         rng = np.random.default_rng(0)  # the same pairs every epoch
-        return {"edge_predictor_accuracy": self.edge_predictor.accuracy(nodes, batch, rng)}
+        measured["edge_predictor_accuracy"] = self.edge_predictor.accuracy(nodes, batch, rng)
+        return measured
 
     def _protected(self, batch: GraphBatch) -> Bools:
         """Nodes that are never removed."""
@@ -524,18 +532,26 @@ class GraphTransplant(Augmentation):
                 stacklevel=3,
             )
 
-    def _look_at(self, saliency: Tensor, batch: GraphBatch) -> None:
-        """Warn once if saliency does not distinguish nodes."""
-        if self._warned_about_saliency:
-            return
-        self._warned_about_saliency = True
-        finite = bool(torch.isfinite(saliency).all())
-        if finite and not varies_within_graphs(saliency, batch):
+    def _look_at(self, saliency: Tensor, clean: CleanPass) -> None:
+        """Warn once if saliency is not read at the last layer, or does not distinguish nodes."""
+        used, last = clean.nearest(self.saliency), replace(self.saliency, layer=-1)
+        self._moved_to = used if self.saliency.layer == "auto" and used != last else None
+        first, self._looked_at_saliency = not self._looked_at_saliency, True
+        if self._moved_to is not None and not self._warned_about_saliency:
+            self._warned_about_saliency = True
+            warnings.warn(
+                "the gradient at the last message-passing layer is the same for all nodes of a "
+                f"graph: saliency is the {used} instead; `saliency=gt.NodeSaliency(...)` "
+                "or `saliency_module` choose another",
+                stacklevel=3,
+            )
+        elif (
+            first and saliency.isfinite().all() and not varies_within_graphs(saliency, clean.batch)
+        ):
+            other = "" if self.saliency == NodeSaliency() else "`saliency=gt.NodeSaliency()` or "
             warnings.warn(
                 "node saliency is the same for all nodes of every graph: anchors are random and "
-                "labels are mixed by size; with mean or sum readout, compute saliency before the "
-                "activation or at an earlier layer, with `saliency=gt.NodeSaliency(layer=-2)` or "
-                "`saliency_module`",
+                f"labels are mixed by size; use {other}`saliency_module` to read it elsewhere",
                 stacklevel=3,
             )
 
