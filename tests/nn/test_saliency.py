@@ -190,8 +190,8 @@ def test_where_the_last_gradient_ranks_nothing_the_nearest_reading_is_used(
     batch = batch_of(5)
     clean = clean_pass(model, batch)
     assert not varies_within_graphs(clean.saliency(gt.NodeSaliency(layer=-1)), clean.batch)
-    assert clean.nearest(gt.NodeSaliency()) == reading
     assert torch.equal(clean.saliency(gt.NodeSaliency()), clean.saliency(reading))
+    assert clean.nearest[gt.NodeSaliency()] == reading
     transplant = gt.GraphTransplant()
     with pytest.warns(UserWarning, match=f"saliency is the {words} instead") as said:
         gt.augmented_loss(model, batch, transplant).backward()
@@ -213,7 +213,8 @@ def test_where_the_last_gradient_ranks_nothing_the_nearest_reading_is_used(
 def test_a_last_gradient_that_ranks_nodes_is_used(model: nn.Module) -> None:
     batch, transplant = batch_of(6), gt.GraphTransplant()
     clean = clean_pass(model, batch)
-    assert clean.nearest(gt.NodeSaliency()) == gt.NodeSaliency(layer=-1)
+    clean.saliency(gt.NodeSaliency())
+    assert clean.nearest[gt.NodeSaliency()] == gt.NodeSaliency(layer=-1)
     gt.augmented_loss(model, batch, transplant)
     assert transplant.after_epoch(model, gt.load("motifs", graphs=12)) == {}
 

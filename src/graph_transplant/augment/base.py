@@ -54,7 +54,8 @@ class CleanPass:
         self.loss_of = Loss() if loss_of is None else loss_of
         self._prediction = prediction
         self.saliency_of = saliency
-        self._saliency: dict[NodeSaliency, tuple[NodeSaliency, Tensor]] = {}
+        self._saliency: dict[NodeSaliency, Tensor] = {}
+        self.nearest: dict[NodeSaliency, NodeSaliency] = {}  # what was read, for layer="auto"
 
     @property
     def task(self) -> str:
@@ -75,13 +76,8 @@ class CleanPass:
 
     def saliency(self, reading: NodeSaliency) -> Tensor:
         """Saliency of every node, float ``[nodes]``, computed on first use."""
-        return self._read(reading)[1] if self.saliency_of is None else self.saliency_of(self.batch)
-
-    def nearest(self, reading: NodeSaliency) -> NodeSaliency:
-        """What the saliency is read at, where ``layer`` is ``"auto"``."""
-        return self._read(reading)[0]
-
-    def _read(self, reading: NodeSaliency) -> tuple[NodeSaliency, Tensor]:
+        if self.saliency_of is not None:
+            return self.saliency_of(self.batch)
         if reading not in self._saliency:
             prediction = self.prediction
             half = torch.float16 in (prediction.nodes.dtype, prediction.logits.dtype)
@@ -89,7 +85,7 @@ class CleanPass:
             # is unbounded: scaled, it could overflow.
             scale = self.batch.num_nodes if half and self.task != "regression" else 1
             used, saliency = reading.nearest(self.loss * scale, prediction, self.batch)
-            self._saliency[reading] = used, saliency / scale
+            self.nearest[reading], self._saliency[reading] = used, saliency / scale
         return self._saliency[reading]
 
 

@@ -534,8 +534,9 @@ class GraphTransplant(Augmentation):
 
     def _look_at(self, saliency: Tensor, clean: CleanPass) -> None:
         """Warn once if saliency is not read at the last layer, or does not distinguish nodes."""
-        used, last = clean.nearest(self.saliency), replace(self.saliency, layer=-1)
-        self._moved_to = used if self.saliency.layer == "auto" and used != last else None
+        used = clean.nearest.get(self.saliency, self.saliency)
+        last = replace(self.saliency, layer=-1)
+        self._moved_to = None if used in (self.saliency, last) else used
         first, self._looked_at_saliency = not self._looked_at_saliency, True
         if self._moved_to is not None and not self._warned_about_saliency:
             self._warned_about_saliency = True
