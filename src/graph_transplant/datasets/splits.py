@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.config.recipes import TRAINING_SPLITS
+from graph_transplant.config.options import TRAINING_SPLITS
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import rarest_label
 from graph_transplant.errors import (

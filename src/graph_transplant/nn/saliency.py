@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from graph_transplant.config.options import SaliencyKind, SaliencyName
 from graph_transplant.data import GraphBatch
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.nn.adapter import evaluating, module_of
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from graph_transplant.nn.adapter import Predictor
 
 
-KINDS = ("gradient", "gradient-x-activation")
-SIDES = ("before", "after")
+KINDS: tuple[SaliencyKind, ...] = get_args(SaliencyKind)
+Side = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ class NodeSaliency:
         'gradient'
     """
 
-    kind: str = "gradient"
+    kind: SaliencyKind = "gradient"
     layer: int = -1
-    activation: str = "before"
+    activation: Side = "before"
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("activation", self.activation, SIDES)
+        check_choice("activation", self.activation, get_args(Side))
 
     def read(self, loss: Tensor, prediction: Prediction, *, signed: bool = False) -> Tensor:
         """Return the saliency of every node, float ``[nodes]``, detached.
@@ -108,7 +109,7 @@ class NodeSaliency:
         return product if signed else product.abs()
 
 
-SALIENCIES = {
+SALIENCIES: dict[SaliencyName, NodeSaliency] = {
     "gradient": NodeSaliency(),
     "gradient-x-activation": NodeSaliency("gradient-x-activation"),
     "gradient-after-activation": NodeSaliency(activation="after"),
