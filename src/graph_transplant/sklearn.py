@@ -72,42 +72,9 @@ _FEWEST_JUDGED: Final = 10
 class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """Base class; the subclasses document the parameters."""
 
-    def __init__(
-        self,
-        augment: MethodLike = "transplant-ep",
-        *,
-        model: Literal["auto", Convolution] = "auto",
-        layers: int = 3,
-        recipe: RecipeName = "strong",
-        hidden: int | None = None,
-        readout: Readout | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        validation_fraction: float = 0.1,
-        ensemble: int = 1,
-        metric: str | None = None,
-        random_state: RandomState = None,
-        device: str = "cpu",
-        verbose: int = 0,
-    ) -> None:
-        self.augment = augment
-        self.model = model
-        self.layers = layers
-        self.recipe = recipe
-        self.hidden = hidden
-        self.readout = readout
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.ensemble = ensemble
-        self.metric = metric
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    augment: Any
+    device: str
+    verbose: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -396,6 +363,8 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         array(['ring', 'star'], dtype='<U4')
     """
 
+    class_weight: Any
+
     def __init__(
         self,
         augment: MethodLike = "transplant-ep",
@@ -418,26 +387,7 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         device: str = "cpu",
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            augment,
-            model=model,
-            layers=layers,
-            recipe=recipe,
-            hidden=hidden,
-            readout=readout,
-            dropout=dropout,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            validation_fraction=validation_fraction,
-            ensemble=ensemble,
-            metric=metric,
-            random_state=random_state,
-            device=device,
-            verbose=verbose,
-        )
-        self.balance = balance
-        self.class_weight = class_weight
+        _store(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -543,6 +493,28 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         (3,)
     """
 
+    def __init__(
+        self,
+        augment: MethodLike = "transplant-ep",
+        *,
+        model: Literal["auto", Convolution] = "auto",
+        layers: int = 3,
+        recipe: RecipeName = "strong",
+        hidden: int | None = None,
+        readout: Readout | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        validation_fraction: float = 0.1,
+        ensemble: int = 1,
+        metric: str | None = None,
+        random_state: RandomState = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        _store(self, locals())
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -573,6 +545,12 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
             if len(there := np.flatnonzero(~np.isnan(wanted)))
         ]
         return float(np.mean(scores))
+
+
+def _store(estimator: BaseEstimator, parameters: dict[str, Any]) -> None:
+    """Keep the arguments of ``__init__`` as attributes, unchanged, as scikit-learn demands."""
+    names = inspect.signature(type(estimator)).parameters
+    vars(estimator).update({name: parameters[name] for name in names})
 
 
 def _augment_params(augment: Any) -> dict[str, Any]:

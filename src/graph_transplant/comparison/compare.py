@@ -63,8 +63,8 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
     data: Loadable,
     *,
     methods: Names | OwnMethods | None = None,
-    model: Names | OwnModels = ("auto",),
-    layers: int | Sequence[int] = (3,),
+    model: Names | OwnModels = "auto",
+    layers: int | Sequence[int] = 3,
     folds: int = 5,
     repeats: int = 1,
     select: Selection = "none",
@@ -78,8 +78,8 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
     readout: Readout | None = None,
     balance: bool = False,
     attack: Shares = (),
-    label_noise: Shares = (0.0,),
-    train_fraction: Shares = (1.0,),
+    label_noise: Shares = 0.0,
+    train_fraction: Shares = 1.0,
     group_duplicates: bool | None = None,
     ties: Ties | None = None,
     equal_within: float = 0.01,
@@ -135,14 +135,6 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
     check_engine(config.engine, config.address)
     plan = resolve(store, config)
     call = _call_of(config, plan, source, reading, out)
-    results = Results(
-        [],
-        config.select,
-        directory=directory,
-        equal_within=config.equal_within,
-        calls=(call,),
-        contradictory=call.contradictory,
-    )
     place = tempfile.TemporaryDirectory() if directory is None else nullcontext(str(directory))
     with place as folder:
 
@@ -156,10 +148,7 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
             plan.store,
             plan.trials,
             TrialContext(
-                plan.settings,
-                plan.store.fingerprint(),
-                call.data or store.name,
-                own=plan.own,
+                plan.settings, plan.store.fingerprint(), call.data or store.name, own=plan.own
             ),
             reporter=reporter or Reporter(),
             workers=config.workers,
@@ -169,12 +158,18 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
         )
         for note in plan.notes:
             run.reporter.note(note)
-        results = replace(results, records=execute(run, config.engine, fresh, begin))
+        results = Results(
+            execute(run, config.engine, fresh, begin),
+            config.select,
+            directory=directory,
+            equal_within=config.equal_within,
+            contradictory=call.contradictory,
+            calls=(call,) if directory is None else read_calls(directory),
+        )
         if directory is None:  # the files are about to go
             kept = {trial: predictions_of(Path(folder), trial) for trial in plan.trials}
             results = replace(results, outputs=kept.get)
     if directory is not None:
-        results = replace(results, calls=read_calls(directory))
         write_atomically(directory / "summary.csv", results.to_csv())
         if results.groups:  # selection may leave nothing to report
             results.report()
@@ -189,9 +184,8 @@ def _call_of(
     out: str | Path | None,
 ) -> Call:
     """Describe a call by its options that differ from their defaults."""
-    given = {option.name: getattr(config, option.name) for option in fields(config)}
     defaults = vars(CompareConfig())
-    changed, own = split_plain({k: v for k, v in given.items() if v != defaults[k]})
+    changed, own = split_plain({k: v for k, v in vars(config).items() if v != defaults[k]})
     read, objects = split_plain({k: v for k, v in reading.items() if v not in (None, False)})
     where = None if out is None else str(out)
     return Call(

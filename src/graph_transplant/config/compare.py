@@ -6,27 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from cyclopts import Parameter
 
+from graph_transplant.config import options
 from graph_transplant.config.fit import FitConfig
-from graph_transplant.config.options import (
-    ComparisonSplit,
-    Count,
-    Engine,
-    Folds,
-    MethodName,
-    MetricName,
-    ModelName,
-    PatienceUnit,
-    Positive,
-    PositiveShare,
-    Readout,
-    RecipeName,
-    ScaleName,
-    Seed,
-    Selection,
-    ShareBelowOne,
-    Ties,
-    check_options,
-)
 from graph_transplant.config.recipes import RECIPES, SCALES, Recipe
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.metrics import selection_metrics
@@ -37,8 +18,8 @@ if TYPE_CHECKING:
     Methods = tuple[str, ...] | Mapping[str, Any]
     Models = tuple[str, ...] | Mapping[str, Any]
 else:
-    Methods = tuple[MethodName, ...]
-    Models = tuple[ModelName, ...]
+    Methods = tuple[options.MethodName, ...]
+    Models = tuple[options.ModelName, ...]
 
 FOLD_SPLITS = ("folds", "scaffold-folds")
 """Splits for cross-validation; the others are a single split."""
@@ -114,28 +95,28 @@ class CompareConfig:
 
     methods: Methods | None = None
     model: Annotated[Models, Parameter(name="--models")] = ("auto",)
-    layers: tuple[Count, ...] = (3,)
-    folds: Folds = 5
-    repeats: Count = 1
-    select: Annotated[Selection, Parameter(parse=False)] = "none"  # a flag of several commands
-    metric: MetricName | None = None
-    split: ComparisonSplit = "folds"
-    scale: Literal["auto", ScaleName] = "auto"
-    recipe: RecipeName = "paper"
-    epochs: Count | None = None
-    batch_size: Count | None = None
-    learning_rate: Positive | None = None
-    readout: Readout | None = None
+    layers: tuple[options.Count, ...] = (3,)
+    folds: options.Folds = 5
+    repeats: options.Count = 1
+    select: Annotated[options.Selection, Parameter(parse=False)] = "none"  # a flag
+    metric: options.MetricName | None = None
+    split: options.ComparisonSplit = "folds"
+    scale: Literal["auto", options.ScaleName] = "auto"
+    recipe: options.RecipeName = "paper"
+    epochs: options.Count | None = None
+    batch_size: options.Count | None = None
+    learning_rate: options.Positive | None = None
+    readout: options.Readout | None = None
     balance: bool = False
-    attack: tuple[PositiveShare, ...] = ()
-    label_noise: tuple[ShareBelowOne, ...] = (0.0,)
-    train_fraction: tuple[PositiveShare, ...] = (1.0,)
+    attack: tuple[options.PositiveShare, ...] = ()
+    label_noise: tuple[options.ShareBelowOne, ...] = (0.0,)
+    train_fraction: tuple[options.PositiveShare, ...] = (1.0,)
     group_duplicates: bool | None = None
-    ties: Ties | None = None
-    equal_within: ShareBelowOne = 0.01
-    seed: Seed = 0
-    workers: Count = 1
-    engine: Engine = "local"
+    ties: options.Ties | None = None
+    equal_within: options.ShareBelowOne = 0.01
+    seed: options.Seed = 0
+    workers: options.Count = 1
+    engine: options.Engine = "local"
     address: str | None = None
 
     def __post_init__(self) -> None:
@@ -144,7 +125,7 @@ class CompareConfig:
                 "`model` must be a name, a list of names or a dict of functions, such as "
                 f"{{'mine': function}}; got {self.model!r}"
             )
-        check_options(self)
+        options.check_options(self)
         for name in ("methods", "model", "layers", "label_noise", "train_fraction"):
             value = getattr(self, name)
             if value is not None and not value:
@@ -174,29 +155,29 @@ class Settings:
         graph_transplant.errors.GraphTransplantError: `folds` must be at least 3, got 2
     """
 
-    folds: Folds = CompareConfig.folds
-    epochs: Count = FitConfig.epochs
-    batch_size: Count = FitConfig.batch_size
-    seed: Seed = CompareConfig.seed
-    learning_rate: Positive = FitConfig.learning_rate
-    stop_patience: Count = FitConfig.stop_patience
-    decay_patience: Count = FitConfig.decay_patience
-    clip_norm: Positive = FitConfig.clip_norm
-    hidden: Count = Recipe.hidden
-    readout: Readout = Recipe.readout
-    dropout: ShareBelowOne = Recipe.dropout
-    patience_unit: PatienceUnit = FitConfig.patience_unit
-    metric: MetricName = FitConfig.metric
-    split: ComparisonSplit = CompareConfig.split
-    shards: Count = 1
-    attack: tuple[PositiveShare, ...] = ()
+    folds: options.Folds = CompareConfig.folds
+    epochs: options.Count = FitConfig.epochs
+    batch_size: options.Count = FitConfig.batch_size
+    seed: options.Seed = CompareConfig.seed
+    learning_rate: options.Positive = FitConfig.learning_rate
+    stop_patience: options.Count = FitConfig.stop_patience
+    decay_patience: options.Count = FitConfig.decay_patience
+    clip_norm: options.Positive = FitConfig.clip_norm
+    hidden: options.Count = Recipe.hidden
+    readout: options.Readout = Recipe.readout
+    dropout: options.ShareBelowOne = Recipe.dropout
+    patience_unit: options.PatienceUnit = FitConfig.patience_unit
+    metric: options.MetricName = FitConfig.metric
+    split: options.ComparisonSplit = CompareConfig.split
+    shards: options.Count = 1
+    attack: tuple[options.PositiveShare, ...] = ()
     balance: bool = CompareConfig.balance
-    ties: Ties = FitConfig.ties
+    ties: options.Ties = FitConfig.ties
     group_duplicates: bool = False
-    recipe: RecipeName = CompareConfig.recipe
+    recipe: options.RecipeName = CompareConfig.recipe
 
     def __post_init__(self) -> None:
-        check_options(self)
+        options.check_options(self)
         object.__setattr__(self, "attack", tuple(sorted(self.attack)))
 
     @classmethod

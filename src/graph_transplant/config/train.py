@@ -4,21 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from graph_transplant.config.options import (
-    TRAINING_SPLITS,
-    Convolution,
-    Count,
-    InnerShare,
-    MetricName,
-    Positive,
-    Readout,
-    RecipeName,
-    Seed,
-    ShareBelowOne,
-    TrainingSplit,
-    check_options,
-    one_of,
-)
+from graph_transplant.config import options
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import expand_methods, method_key
 from graph_transplant.metrics import selection_metrics
@@ -30,14 +16,14 @@ if TYPE_CHECKING:
     from graph_transplant.datasets.splits import Split
 
     MethodLike = str | Augmentation | Sequence[Augmentation]
-    SplitLike = TrainingSplit | Split
+    SplitLike = options.TrainingSplit | Split
     ClassWeight = Literal["balanced"] | Mapping[Any, float] | Sequence[float]
 else:
     MethodLike = Annotated[
-        str, one_of(lambda: expand_methods(["all"]), key=method_key, objects=True)
+        str, options.one_of(lambda: expand_methods(["all"]), key=method_key, objects=True)
     ]
-    SplitLike = Annotated[str, one_of(lambda: TRAINING_SPLITS, objects=True)]
-    ClassWeight = Annotated[str, one_of(lambda: ["balanced"], objects=True)]
+    SplitLike = Annotated[str, options.one_of(lambda: options.TRAINING_SPLITS, objects=True)]
+    ClassWeight = Annotated[str, options.one_of(lambda: ["balanced"], objects=True)]
 
 
 @dataclass(frozen=True)
@@ -81,26 +67,26 @@ class TrainConfig:
     """
 
     method: MethodLike = "transplant-ep"
-    model: Literal["auto", Convolution] = "auto"
-    layers: Count = 3
-    recipe: RecipeName = "strong"
-    hidden: Count | None = None
-    readout: Readout | None = None
-    dropout: ShareBelowOne | None = None
-    epochs: Count | None = None
-    batch_size: Count | None = None
-    learning_rate: Positive | None = None
+    model: Literal["auto", options.Convolution] = "auto"
+    layers: options.Count = 3
+    recipe: options.RecipeName = "strong"
+    hidden: options.Count | None = None
+    readout: options.Readout | None = None
+    dropout: options.ShareBelowOne | None = None
+    epochs: options.Count | None = None
+    batch_size: options.Count | None = None
+    learning_rate: options.Positive | None = None
     split: SplitLike = "auto"
-    validation: InnerShare = 0.1
-    test: ShareBelowOne = 0.1
+    validation: options.InnerShare = 0.1
+    test: options.ShareBelowOne = 0.1
     balance: bool = False
     class_weight: ClassWeight | None = None
-    ensemble: Count = 1
-    metric: MetricName | None = None
-    seed: Seed = 0
+    ensemble: options.Count = 1
+    metric: options.MetricName | None = None
+    seed: options.Seed = 0
 
     def __post_init__(self) -> None:
-        check_options(self)
+        options.check_options(self)
         if not self.validation + self.test < 1:
             raise GraphTransplantError(
                 "`validation` and `test` must leave graphs to train on: together they must be "

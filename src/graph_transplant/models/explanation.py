@@ -161,13 +161,8 @@ def explain_rows(
             explained |= zip(here, _explain(named, part, saliency, label, targets), strict=True)
         if last >= wanted[-1]:
             break
-    source = (
-        data.name
-        if isinstance(data, GraphStore)
-        else str(data)
-        if isinstance(data, str | Path)
-        else "graphs"
-    )
+    path = isinstance(data, str | Path)
+    source = data.name if isinstance(data, GraphStore) else str(data) if path else "graphs"
     if rows is not None and wanted[-1] > last:
         # Skipped rows of a file were not counted, so its length may be unknown.
         count = last or (0 if isinstance(data, str | Path) else len(data))
