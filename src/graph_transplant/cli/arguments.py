@@ -55,7 +55,8 @@ Select = Annotated[
 
 def convert(kind: Any, tokens: Sequence[Token]) -> Any:
     """Convert a word: lists at commas; names stay as they are, and are checked as in Python."""
-    kind, word, option = _plain(kind), tokens[0].value, tokens[0].keyword
+    kind, option = _plain(kind), tokens[0].keyword
+    word = ",".join(token.value for token in tokens)  # more than one if a list is repeated
     if option == "--engine" and word == "torchrun":
         raise GraphTransplantError(gone("compare --engine torchrun"))
     if get_origin(kind) is Literal:
