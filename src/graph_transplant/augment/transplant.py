@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import torch
@@ -24,6 +25,15 @@ from graph_transplant.augment.new_edges import (
     types_for,
 )
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.config.options import (
+    Anchors,
+    Connect,
+    Cut,
+    Importance,
+    NewEdgeAttr,
+    PairingPolicy,
+    SaliencyName,
+)
 from graph_transplant.data import GraphBatch, GraphStore, as_batch, check_stores, task_of
 from graph_transplant.data.pyg import Data
 from graph_transplant.data.targets import Loss, batch_targets
@@ -46,8 +56,6 @@ from graph_transplant.nn.adapter import (  # fmt: skip
     varies_within_graphs,
 )
 from graph_transplant.nn.saliency import SALIENCIES, NodeSaliency
-
-CONNECTIONS = ("degree", "predict", "none")
 
 # Validation graphs on which ψ is measured after every epoch.
 _MEASURED = 64
@@ -170,19 +178,19 @@ class GraphTransplant(Augmentation):
 
     def __init__(
         self,
-        connect: str | EdgePredictor = "degree",
+        connect: Connect | EdgePredictor = "degree",
         *,
         anchor_ratio: float = 0.1,
         max_hops: int = 3,
         hops: int | Sequence[int] | None = None,
         alpha: float = 2.0,
-        anchors: str = "salient",
-        cut: str = "subgraph",
-        importance: str = "saliency",
-        saliency: str | NodeSaliency = "gradient",
-        pairing: str | Pairing = "random",
+        anchors: Anchors = "salient",
+        cut: Cut = "subgraph",
+        importance: Importance = "saliency",
+        saliency: SaliencyName | NodeSaliency = "gradient",
+        pairing: PairingPolicy | Pairing = "random",
         embedding_size: int = 128,
-        new_edge_attr: str = "drawn",
+        new_edge_attr: NewEdgeAttr = "drawn",
         legal_edges: Iterable[Combination] | None = None,
         protect: str | None = None,
         destination_first: bool = False,
@@ -205,15 +213,15 @@ class GraphTransplant(Augmentation):
         self.edge_predictor: EdgePredictor | None = None
         if isinstance(connect, EdgePredictor):
             self.edge_predictor = connect
-        elif check_choice("connect", connect, CONNECTIONS) == "predict":
+        elif check_choice("connect", connect, get_args(Connect)) == "predict":
             self.edge_predictor = EdgePredictor(embedding_size)
         self.connect = "predict" if isinstance(connect, EdgePredictor) else connect
         self.anchor_ratio = anchor_ratio
         self.hops = hops
         self.alpha = alpha
-        self.anchors = check_choice("anchors", anchors, ("salient", "random"))
-        self.cut = check_choice("cut", cut, ("subgraph", "scattered"))
-        self.importance = check_choice("importance", importance, ("saliency", "size"))
+        self.anchors: Anchors = check_choice("anchors", anchors, get_args(Anchors))
+        self.cut: Cut = check_choice("cut", cut, get_args(Cut))
+        self.importance: Importance = check_choice("importance", importance, get_args(Importance))
         if isinstance(saliency, str):
             saliency = SALIENCIES[check_choice("saliency", saliency, SALIENCIES)]
         if not isinstance(saliency, NodeSaliency):
@@ -223,7 +231,9 @@ class GraphTransplant(Augmentation):
             )
         self.saliency = saliency
         self.pairing = Pairing.of(pairing)
-        self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
+        self.new_edge_attr: NewEdgeAttr = check_choice(
+            "new_edge_attr", new_edge_attr, get_args(NewEdgeAttr)
+        )
         self.legal_edges = None if legal_edges is None else as_combinations(legal_edges)
         self._known_edges: frozenset[Combination] = frozenset()  # of the training graphs
         self.protect = protect

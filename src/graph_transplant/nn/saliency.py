@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from graph_transplant.config.options import SaliencyKind, SaliencyName
 from graph_transplant.data import GraphBatch
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.nn.adapter import evaluating, module_of, varies_within_graphs
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from graph_transplant.nn.adapter import Predictor
 
 
-KINDS = ("gradient", "gradient-x-activation")
-SIDES = ("before", "after")
+KINDS: tuple[SaliencyKind, ...] = get_args(SaliencyKind)
+Side = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,13 @@ class NodeSaliency:
         'gradient'
     """
 
-    kind: str = "gradient"
+    kind: SaliencyKind = "gradient"
     layer: int | Literal["auto"] = "auto"
-    activation: str = "before"
+    activation: Side = "before"
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("activation", self.activation, SIDES)
+        check_choice("activation", self.activation, get_args(Side))
         if self.layer != "auto" and not isinstance(self.layer, int):
             raise GraphTransplantError(f"`layer` must be an integer or 'auto'; got {self.layer!r}")
 
@@ -143,7 +144,7 @@ class NodeSaliency:
         return product if signed else product.abs()
 
 
-SALIENCIES = {
+SALIENCIES: dict[SaliencyName, NodeSaliency] = {
     "gradient": NodeSaliency(),
     "gradient-x-activation": NodeSaliency("gradient-x-activation"),
     "gradient-after-activation": NodeSaliency(activation="after"),
