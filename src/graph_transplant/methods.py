@@ -318,7 +318,6 @@ def check_trainable(text: str) -> None:
             f"`method` {name} cannot be trained as a model: {METHODS[name].only_compared}"
         )
     check_choice("method", name, trainable_methods())
-    parse_method(text)
 
 
 def parse_method(text: str, *, network: bool = False) -> tuple[str, dict[str, Value]]:

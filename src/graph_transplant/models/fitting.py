@@ -10,7 +10,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +26,12 @@ from graph_transplant.baselines import fit as fit_baseline
 from graph_transplant.baselines.features import add_descriptors
 from graph_transplant.baselines.model import Baseline
 from graph_transplant.config.compare import Settings
-from graph_transplant.config.recipes import READOUTS, scale_of
+from graph_transplant.config.recipes import scale_of
 from graph_transplant.config.train import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale, as_targets
 from graph_transplant.datasets import load
+from graph_transplant.datasets.load import Loadable
 from graph_transplant.datasets.splits import (
     Split,
     graphs_of_rows,
@@ -41,18 +42,17 @@ from graph_transplant.datasets.splits import (
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
-    check_at_least,
     check_callbacks,
     check_choice,
     check_spelling,
 )
-from graph_transplant.methods import check_trainable, method_of
+from graph_transplant.methods import method_of
 from graph_transplant.metrics import defined, selection_metrics
 from graph_transplant.metrics.calibration import fit_temperature
 from graph_transplant.models.evaluate import data_summary, model_metrics, no_figures
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.models.uncertainty import Ensemble, training_hashes
-from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
+from graph_transplant.nn import GraphClassifier
 from graph_transplant.nn.saliency import EXPLANATION_SALIENCY
 from graph_transplant.results.model_json import FORMAT_LINE, description_of
 from graph_transplant.training.defaults import (
@@ -83,7 +83,7 @@ Note = Callable[[str], None]
 
 
 def train(
-    data: Any,
+    data: Loadable,
     config: TrainConfig | None = None,
     *,
     device: str = "cpu",
@@ -130,10 +130,7 @@ def train(
             "`config` must be a TrainConfig; give targets by name, as `target` or `y`"
         )
     config, reading = _separated(config or TrainConfig(), options)
-    check_at_least(1, ensemble=config.ensemble)
     callbacks = check_callbacks(callbacks)
-    if isinstance(config.method, str):
-        check_trainable(config.method)
     network = not isinstance(config.method, str) or method_of(config.method).network
     if not network:
         _refuse_network_options(config, sample_weight)
@@ -145,14 +142,11 @@ def train(
     if sample_weight is not None:
         sample_weight = _weights(sample_weight, store, of_row)
     tell: Note = note or (lambda text: None)
-    conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
-    conv = automatic_model(store) if conv == "auto" else conv
+    conv = automatic_model(store) if config.model == "auto" else config.model
     if network:
         check_edge_features(store, [conv])
     elif problem := unsupported_reason(str(config.method), None, store):
         raise GraphTransplantError(problem)
-    if config.readout is not None:
-        check_choice("readout", config.readout, READOUTS)
     if config.metric is not None:
         check_choice("metric", config.metric, selection_metrics(store.task))
     unused = unused_edge_features(store, [conv]) if network else None
@@ -171,7 +165,7 @@ def train(
         of_row=of_row,
     )
     _check_parts(store, parts, split_name, tell)
-    if not network and method_of(str(config.method)).needs_smiles:
+    if not network and method_of(str(config.method)).needs_smiles and store.has_structures:
         add_descriptors(store, workers=torch.get_num_threads(), tell=tell)
     weights = class_weights(config.class_weight, store.subset(parts.train), store.output_names)
     scale = TargetScale.of(store.subset(parts.train)) if store.task == "regression" else None
@@ -190,7 +184,9 @@ def train(
         settings = replace(settings, epochs=EPOCHS)
     drawn = split_name in ("random", "scaffold")
     training = {
-        **asdict(replace(config, method=_method_name(config.method), split=split_name)),
+        **vars(config),
+        "method": _method_name(config.method),
+        "split": split_name,
         "class_weight": config.class_weight if isinstance(config.class_weight, str) else weights,
         # Without classes, `fit` takes accuracy to mean the negative loss.
         "metric": chosen if chosen != "accuracy" or store.task == "multiclass" else "loss",
@@ -402,7 +398,6 @@ def class_weights(
     if given is None:
         return None
     if isinstance(given, str):
-        check_choice("class_weight", given, ["balanced"])
         if train.task != "multiclass":
             raise GraphTransplantError(
                 f"`class_weight` balanced needs classes; {train.name} is for {train.task}"

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
 
-from graph_transplant.config.recipes import READOUTS, Architecture
+from graph_transplant.config.options import NORMS, READOUTS, Convolution, Norm, Readout
+from graph_transplant.config.recipes import Architecture
 from graph_transplant.data import GraphBatch, GraphStore, as_batch
 from graph_transplant.data.pyg import Data
 from graph_transplant.errors import (
@@ -22,7 +23,7 @@ from graph_transplant.errors import (
     check_choice,
     check_in,
 )
-from graph_transplant.metrics import TASKS
+from graph_transplant.metrics import TASKS, Task
 from graph_transplant.nn.convolutions import CONVOLUTIONS
 from graph_transplant.nn.inputs import (
     DegreeInput,
@@ -34,8 +35,6 @@ from graph_transplant.nn.inputs import (
 )
 from graph_transplant.nn.segment import segment_max, segment_sum
 from graph_transplant.utils.schema import plain, read, refuse_unknown
-
-NORMS = ("none", "batch", "layer")
 
 # Larger models are refused before they exhaust the memory.
 _MOST_PARAMETERS: Final = 1 << 31
@@ -142,10 +141,10 @@ class GraphClassifier(nn.Module):
         in_features: int,
         num_outputs: int,
         *,
-        conv: str = "gcs",
+        conv: Convolution = "gcs",
         layers: int = 3,
         hidden: int = 128,
-        readout: str = "mean",
+        readout: Readout = "mean",
         dropout: float = 0.5,
         max_degree: int | None = None,
         mean: Tensor | None = None,
@@ -153,9 +152,9 @@ class GraphClassifier(nn.Module):
         edge_features: int = 0,
         edge_mean: Tensor | None = None,
         edge_std: Tensor | None = None,
-        task: str = "multiclass",
+        task: Task = "multiclass",
         input_layers: int = 0,
-        norm: str = "none",
+        norm: Norm = "none",
         residual: bool = False,
         layer_dropout: float = 0.0,
         jumping: bool = False,

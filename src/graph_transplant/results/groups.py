@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
 
-from graph_transplant.config.recipes import MODELS
+from graph_transplant.config.options import MODELS
 from graph_transplant.errors import check_choice
 from graph_transplant.methods import MAJORITY, METHODS, REFERENCE, method_of
 from graph_transplant.metrics import METRICS, RESERVED
@@ -52,7 +52,7 @@ class Group(NamedTuple):
         network = self.model or "without a network"
         if self.model in MODELS:
             layers = "chosen by validation" if self.layers is None else count(self.layers, "layer")
-            network = f"{self.model.upper()}, {layers}"
+            network = f"{network.upper()}, {layers}"
         return f"{network}, {self.condition.words}" if self.condition.words else network
 
 

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Final, NamedTuple, TypedDict
 
 from graph_transplant.config.compare import FOLD_SPLITS, Settings
-from graph_transplant.config.recipes import MODELS
+from graph_transplant.config.options import MODELS
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
 from graph_transplant.methods import method_of
 from graph_transplant.metrics import METRICS
