@@ -160,7 +160,7 @@ def _unseen(
 def _last_vote(task: str, ignorant: Floats, number: int) -> Floats:
     """The vote of one more tree, which knows only the prior: so no probability is zero."""
     if task == "multiclass":
-        return np.exp(ignorant)  # type: ignore[no-any-return]
+        return np.exp(ignorant)
     share = 1 / (1 + np.exp(-ignorant[number]))
     return np.array([1 - share, share])
 
