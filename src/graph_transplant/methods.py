@@ -255,7 +255,7 @@ METHODS: dict[str, Method] = {
         only_compared="it shows what can be predicted without looking at edges",
     ),
     "majority": _baseline(
-        "baselines.majority:fit",
+        "baselines.problems:majority",
         "class frequencies, or means, of the training graphs",
         words="always predicting the largest class",
         only_compared="it says the same of every graph",
