@@ -448,7 +448,7 @@ def test_an_evaluation_set_takes_the_place_of_held_out_graphs() -> None:
     ):
         fitted = classifier(epochs=2).fit(X, names[:10], eval_set=(V, names[10:]))
         sizes = fitted.model_.description.training.sizes
-        assert sizes == {"train": 10, "validation": 6, "test": 0}
+        assert vars(sizes) == {"train": 10, "validation": 6, "test": 0}
         listed = classifier(epochs=2).fit(X, names[:10], eval_set=[(V, names[10:])])
         np.testing.assert_array_equal(listed.predict_proba(X), fitted.predict_proba(X))
     for given, message in (
