@@ -295,9 +295,17 @@ class Forest(Baseline):
             yield number, Trees(ptr - ptr[0], *(self.array(name)[nodes] for name in names))
             first += self._trees
 
+    def _filled(self, x: Features) -> Features:
+        """Fill the gaps, which only descriptors have."""
+        gaps = np.isnan(x[:, self._bins :])
+        if not gaps.any():
+            return x
+        fill = self.array("fill").astype(np.float32)
+        return np.where(np.isnan(x), fill, x)
+
     def answers(self, x: Features) -> Floats:
         """Return logits or values of rows of features."""
-        x = np.where(np.isnan(x), self.array("fill").astype(np.float32), x)
+        x = self._filled(x)
         ignorant = self.array("prior")
         found: Floats = np.tile(ignorant, (len(x), 1))
         for number, trees in self._forests():
@@ -336,7 +344,7 @@ class Forest(Baseline):
             )
         graph = store.subset([number])
         x = self._features(graph)
-        x = np.where(np.isnan(x), self.array("fill").astype(np.float32), x)
+        x = self._filled(x)
         problem, column = (0, output) if self.task == "multiclass" else (output, 1)
         column = 0 if self.task == "regression" else column
         trees = dict(self._forests())[problem]

@@ -303,5 +303,8 @@ def _settings(m: CardData) -> list[tuple[str, str]]:
     return [
         (spaced(name), str(value))
         for name, value in given.items()
-        if value not in (None, False, "", 0) or name == "seed"
+        if value is not None
+        and value is not False
+        # Without a network, what belongs to one is empty or 0.
+        and (m.training.model or value not in ("", 0) or name in ("seed", "test"))
     ]
