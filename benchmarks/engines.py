@@ -34,7 +34,7 @@ import graph_transplant as gt
 from graph_transplant.comparison.engines import Execution, run_trials
 from graph_transplant.comparison.run_trial import TrialContext
 from graph_transplant.config.compare import Settings
-from graph_transplant.results.record import Record, Trial, all_trials
+from graph_transplant.results.record import Trial, TrialRecord, all_trials
 
 LONG_TRIAL = 30.0
 """Seconds of the trial that the engine's cost is held against."""
@@ -42,9 +42,9 @@ LONG_TRIAL = 30.0
 
 def timed(
     store: gt.GraphStore, trials: Sequence[Trial], settings: Settings, workers: int
-) -> tuple[float, list[Record]]:
+) -> tuple[float, list[TrialRecord]]:
     """Run trials and give the wall time and the records."""
-    records: list[Record] = []
+    records: list[TrialRecord] = []
     fingerprint = store.fingerprint()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
@@ -71,7 +71,7 @@ def equal_trials(count: int) -> list[Trial]:
 def epochs_for(store: gt.GraphStore, settings: Settings, seconds: float) -> int:
     """Find how many epochs take about so long."""
     _, records = timed(store, equal_trials(2), settings, 1)
-    return max(1, round(seconds / records[-1]["seconds"] * settings.epochs))
+    return max(1, round(seconds / records[-1].seconds * settings.epochs))
 
 
 def measure(trials: int, seconds: float, short_trials: int) -> dict[str, Any]:
@@ -89,12 +89,12 @@ def measure(trials: int, seconds: float, short_trials: int) -> dict[str, Any]:
         timed(store, equal_trials(2 * workers), brief, workers)
         grid = equal_trials(trials)
         walls[workers], records = timed(store, grid, replace(brief, epochs=epochs), workers)
-        inside[workers] = [record["seconds"] for record in records]
+        inside[workers] = [record.seconds for record in records]
 
     added = []
     for trial in equal_trials(short_trials):
         wall, (record,) = timed(store, [trial], brief, 2)
-        added.append(wall - record["seconds"])
+        added.append(wall - record.seconds)
     overhead = statistics.median(added)
     return {
         "trials": trials,

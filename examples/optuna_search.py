@@ -59,7 +59,7 @@ def main() -> None:
     print(f"{len(study.trials)} trials, {pruned} pruned")
     print(f"best validation loss {study.best_value:.3f} with {study.best_params}")
     winner = gt.train(store, config(study.best_trial), progress=False)
-    print(f"test accuracy {winner.description['metrics']['test']['accuracy']:.3f}")
+    print(f"test accuracy {winner.description.metrics.test['accuracy']:.3f}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from graph_transplant.datasets import load
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.methods import REFERENCE, expand_methods, method_key
 from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
-from graph_transplant.results.record import Record, Trial, all_trials
+from graph_transplant.results.record import Trial, TrialRecord, all_trials
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.utils.files import folder_name
 from graph_transplant.utils.text import count, duration
@@ -195,11 +195,11 @@ class Run:
         given: dict[str, Any] = {"models": self.models, "layers": self.layers}
         return list(all_trials(methods=methods, repeats=self.repeats, folds=folds, **given))
 
-    def records(self, out: Path) -> list[Record]:
+    def records(self, out: Path) -> list[TrialRecord]:
         """Read the records of its trials from ``out``."""
         wanted = set(self.trials())
         found = RecordStore(out / self.directory).read()
-        return [record for record in found if Trial.of_record(record) in wanted]
+        return [record for record in found if record.trial in wanted]
 
 
 def plan(
@@ -375,7 +375,7 @@ def _missing(runs: Sequence[Run], out: Path, workers: int, fresh: bool) -> str:
     seconds, planned, missing = 0.0, 0, 0
     for one in runs:
         records, trials = one.records(out), one.trials()
-        there = set() if fresh else {Trial.of_record(record) for record in records}
+        there = set() if fresh else {record.trial for record in records}
         left = [trial for trial in trials if trial not in there]
         planned, missing = planned + len(trials), missing + len(left)
         scale = SCALES[one.scale]

@@ -42,7 +42,7 @@ def molecules() -> gt.GraphStore:
 def measure(way: str, seed: int) -> Record:
     """Train one model; its test metrics."""
     model = gt.train(molecules(), seed=seed, progress=False, **FIXED, **WAYS[way])
-    return dict(model.description["metrics"]["test"])
+    return dict(model.description.metrics.test)
 
 
 def table() -> None:

@@ -535,9 +535,9 @@ def psi_accuracy(directory: str) -> float | None:
     """Mean accuracy of the edge predictor on validation graphs, at the end of training."""
     found = results(directory)
     last = [
-        record["curve"][-1]["measurements"]["edge_predictor_accuracy"]
+        record.curve[-1]["measurements"]["edge_predictor_accuracy"]
         for record in (found.records if found else ())
-        if record["method"] == "transplant-ep"
+        if record.method == "transplant-ep"
     ]
     return sum(last) / len(last) if last else None
 

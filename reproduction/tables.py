@@ -16,7 +16,7 @@ from graph_transplant.methods import REFERENCE, method_key
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.tables import latex_table, markdown_table
 from graph_transplant.report.typography import latex_text, markdown_text, slug
-from graph_transplant.results.record import Record, metric_of
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results
 from graph_transplant.results.statistics import Paired, holm
 from graph_transplant.results.verdict import SIGNIFICANT
@@ -195,9 +195,9 @@ def paper_table(request: Request) -> PaperTable:
             runs += [replace(one, models=models)] if models else []
             for model in models:
                 measured = [
-                    {**record, "test": {**record["test"], "measured": _value(record, experiment)}}
+                    replace(record, test={**record.test, "measured": _value(record, experiment)})
                     for record in own
-                    if record["model"] == model
+                    if record.model == model
                 ]
                 rows += _rows(request, one, model, Results(measured, one.select))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -216,18 +216,18 @@ def paper_table(request: Request) -> PaperTable:
     )
 
 
-def _begun(experiment: Experiment, records: Sequence[Record], model: str) -> bool:
+def _begun(experiment: Experiment, records: Sequence[TrialRecord], model: str) -> bool:
     """Whether an experiment has been started with a model.
 
     A single method other than plain training may belong to another experiment.
     """
-    there = {method_key(r["method"]) for r in records if r["model"] == model}
+    there = {method_key(r.method) for r in records if r.model == model}
     own = there & set(experiment.methods)
     plain = experiment.baseline == REFERENCE and REFERENCE in own
     return plain or len(own) >= min(2, len(experiment.methods))
 
 
-def _value(record: Record, experiment: Experiment) -> float:
+def _value(record: TrialRecord, experiment: Experiment) -> float:
     """The experiment's measure for one trial; NaN if missing.
 
     Deviation: psi-on-validation. The paper measures ψ on node pairs of test graphs during training.
@@ -235,13 +235,13 @@ def _value(record: Record, experiment: Experiment) -> float:
     """
     measure = experiment.measure
     if measure == "robust_accuracy":
-        rows = [r for r in record.get("attacked", ()) if math.isclose(r["budget"], ATTACK)]
+        rows = [r for r in record.attacked if math.isclose(r["budget"], ATTACK)]
         found = [row.get("as_stated") for row in rows]
     elif measure == "edge_predictor_accuracy":
-        curve = [point.get("measurements", {}) for point in record.get("curve", ())]
+        curve = [point.get("measurements", {}) for point in record.curve]
         found = [point[measure] for point in curve if measure in point]
     else:
-        found = [record["test"].get(metric_of(record) if measure == "score" else measure)]
+        found = [record.test.get(record.metric if measure == "score" else measure)]
     return float(found[-1]) if found and isinstance(found[-1], int | float) else math.nan
 
 
@@ -254,8 +254,8 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
     if metric == "score":
         metric = results.metric if results.records else one.metric or "accuracy"
     planned = Counter(method_key(trial.method) for trial in one.trials() if trial.model == model)
-    measured = [r for r in results.records if not math.isnan(r["test"]["measured"])]
-    finished = Counter(method_key(record["method"]) for record in measured)
+    measured = [r for r in results.records if not math.isnan(r.test["measured"])]
+    finished = Counter(method_key(record.method) for record in measured)
     choices = results.summary().set_index("method")["chosen"]
     part = next(iter(results.groups.values()), None)  # one model with its layers, if any trial
     tests = [

@@ -248,3 +248,36 @@ def test_what_is_slow_to_import_is_imported_for_its_users_only() -> None:
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# Content of files that is not yet upgraded is interpreted in these functions only.
+UPGRADES = {"upgrade", "_newer", "description_of"}
+CONTENT = [["content"], ["description"], ["document"], ["record"], ["settings"]]
+
+
+def guesses(tree: ast.AST) -> list[str]:
+    """List calls of ``get`` on the content of files outside the functions that upgrade it."""
+    upgrading = {
+        inner
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and function.name in UPGRADES
+        for inner in ast.walk(function)
+    }
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr == "get" and node not in upgrading
+        if re.findall(r"\w+", ast.unparse(node.func.value))[-1:] in CONTENT
+    ]
+
+
+def test_only_upgrade_knows_what_older_files_lack() -> None:
+    for call in ('record.get("model")', 'one.settings.get("split", "folds")'):
+        assert guesses(ast.parse(f"def words(record):\n    return {call}")) == [
+            call.replace('"', "'")
+        ]
+        assert not guesses(ast.parse(f"def upgrade(record):\n    return {call}"))
+    readers = ("results", "figures", "report", "models", "comparison", "cli")
+    names = [name for name in MODULES if name.startswith(readers)]
+    assert not {name: found for name in names if (found := guesses(parse(name)))}

@@ -13,14 +13,17 @@ import pytest
 
 from graph_transplant.errors import Skipped
 from graph_transplant.report import render_report
-from graph_transplant.report.card import render_card
 from graph_transplant.report.explanations import render_explanations, render_gallery
 from graph_transplant.results.examples import ExplainedRows
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results
+from graph_transplant.utils.schema import plain
 from helpers.made_up_records import BETTER, NO_NETWORK, PLAIN, UNSURE, made_up, on
 from helpers.page_samples import (
     NASTY,
     card,
+    card_page,
+    changed,
     explained,
     explanation,
     golden,
@@ -82,14 +85,16 @@ BACK = "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Num
 INK = "getComputedStyle(document.querySelector('h1')).color.match(/[0-9]+/g).map(Number)"
 
 
-def rivals() -> list[dict[str, Any]]:
+def rivals() -> list[TrialRecord]:
     """Classical rivals on the folds of the rich records; the forest beats every network."""
     fields = ("data", "fingerprint", "repeat", "fold", "validation", "sizes", "settings")
     return [
-        {field: record[field] for field in fields}
-        | NO_NETWORK
-        | {"method": name, "seconds": 1.5}
-        | {"test": {**record["test"], "accuracy": score + record["fold"] / 500}}
+        changed(
+            {field: plain(getattr(record, field)) for field in fields} | NO_NETWORK,
+            method=name,
+            seconds=1.5,
+            test={**record.test, "accuracy": score + record.fold / 500},
+        )
         for record in rich("vanilla")
         for name, score in (("forest", 0.95), ("structure-blind", 0.5), ("majority", 0.17))
     ]
@@ -99,14 +104,14 @@ def rivals() -> list[dict[str, Any]]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every page, made once."""
     seen = (explanation(), explanation("BACE_2"))
-    hard = [r for r in golden("motifs-conditions") if r.get("train_fraction", 1) == 1]
+    hard = [r for r in golden("motifs-conditions") if r.train_fraction == 1]
     trials = made_up("vanilla", PLAIN) + made_up(NASTY["script"], BETTER)
     trials += made_up(NASTY["long"], UNSURE)
     harm = on(NASTY["quotes"], trials, model=NASTY["right to left"])
     pages = {
-        "card": render_card(card()),
-        "card-labels": render_card(card("multilabel")),
-        "card-values": render_card(card("regression")),
+        "card": card_page(card()),
+        "card-labels": card_page(card("multilabel")),
+        "card-values": card_page(card("regression")),
         "explain": render_explanations(
             ExplainedRows(seen, (Skipped(3, "x", "broken"),), "a/bace.csv")
         ),
@@ -116,7 +121,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rivals": render_report(Results([*rich(), *rivals()])),
         "nasty-report": render_report(Results(harm)),
         "long": render_explanations(explained(nasty_explanation(NASTY["long"]))),
-        "nasty": render_card(nasty_card(NASTY["script"])),
+        "nasty": card_page(nasty_card(NASTY["script"])),
     }
     assert tuple(pages) == NAMES
     place = tmp_path_factory.mktemp("pages")

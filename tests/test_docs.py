@@ -173,9 +173,9 @@ def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ruled, others = ([p for nitro, p in pairs if nitro is wanted] for wanted in (True, False))
     assert sum(a > b for a in ruled for b in others) / (len(ruled) * len(others)) > 0.95
     model = TrainedModel.load(tmp_path / "model")
-    low, high = model.description["metrics"]["intervals"]["auroc"]
+    low, high = model.description.metrics.intervals["auroc"]
     assert low < high
-    assert 0.7 < model.description["metrics"]["test"]["auroc"] < 1
+    assert 0.7 < model.description.metrics.test["auroc"] < 1
     # Every tenth molecule ends in a nitro group, its last three atoms.
     shown = explain_rows(model, tmp_path / "molecules.csv", rows=range(10, 721, 10)).explanations
     hits = 0

@@ -24,9 +24,8 @@ from torch_geometric.data import Batch, HeteroData
 
 import graph_transplant as gt
 from graph_transplant.cli import main
-from graph_transplant.report.card import render_card
 from helpers.foreign_models import Foreign, Weighted
-from helpers.page_samples import Page
+from helpers.page_samples import Page, card_page
 from helpers.strategies import generator, random_batch
 
 SLOW = (
@@ -152,7 +151,7 @@ def test_04_explanations_no_better_than_random_are_not_to_be_relied_on(
         path.write_text(json.dumps(description))
         assert run("explain", path.parent, "CCO", "--out", tmp_path / "page.html").status == 0
         assert ("Do not rely on these" in text_of(tmp_path / "page.html")) == doubtful
-        (tmp_path / "card.html").write_text(render_card(description), "utf-8")
+        (tmp_path / "card.html").write_text(card_page(description), "utf-8")
         assert ("Do not rely on its expl" in text_of(tmp_path / "card.html")) == doubtful
 
 
@@ -167,7 +166,7 @@ def test_06_the_default_model_of_molecules_can_be_attacked(
     assert "edges are only removed: gine uses edge features" in done.err
     quick = {"epochs": 1, "layers": 1, "folds": 3}
     results = gt.compare(table, target="toxic", methods="vanilla", attack=[0.2], **quick)
-    assert all(row["removals_only"] for record in results.records for row in record["attacked"])
+    assert all(row["removals_only"] for record in results.records for row in record.attacked)
 
 
 WRONG = [

@@ -23,7 +23,6 @@ import graph_transplant as gt
 from graph_transplant.cli import main
 from graph_transplant.comparison.compare import compare
 from graph_transplant.results.predictions import path_of, read_predictions
-from graph_transplant.results.record import Trial
 from graph_transplant.results.record_file import RecordStore
 from helpers.made_up_records import timeless
 
@@ -100,7 +99,7 @@ def intact(out: Path, before: bytes) -> bytes:
     found = path.read_bytes() if path.exists() else b""
     assert found.startswith(before[: before.rfind(b"\n") + 1]), "a finished trial was lost"
     for record in RecordStore(out).read():  # whatever the moment, the file can be read
-        assert read_predictions(path_of(out, Trial.of_record(record))) is not None
+        assert read_predictions(path_of(out, record.trial)) is not None
     return found
 
 
@@ -145,7 +144,7 @@ def test_killed_at_random_moments_and_restarted_it_ends_with_the_same_records(
     assert main(words_for(out, 1)) == 0
     assert path.read_bytes().count(b"\n") == TRIALS
     records = RecordStore(out).read()
-    assert len({Trial.of_record(item) for item in records}) == len(records) == TRIALS
+    assert len({item.trial for item in records}) == len(records) == TRIALS
     assert timeless(records) == timeless(undisturbed.records)
     left = {item.name for item in out.iterdir()} - {"records.torn"}
     files = {"records.jsonl", "summary.csv", "report.html", "commands.txt", "figures", ".lock"}

@@ -218,7 +218,7 @@ def test_a_method_of_your_own_trains_a_model_and_is_listed(
     model = gt.train("motifs", method="fewer-nodes:share=0.3", **options)
     model.save(tmp_path / "model")
     assert (
-        gt.TrainedModel.load(tmp_path / "model").description["training"]["method"]
+        gt.TrainedModel.load(tmp_path / "model").description.training.method
         == "fewer-nodes:share=0.3"
     )
     model.report(tmp_path / "card.html")

@@ -147,7 +147,7 @@ def test_networkx_labels_are_read_as_in_training() -> None:
 
 def test_smiles() -> None:
     fitted = classifier(epochs=40, validation_fraction=0.3).fit(MOLECULES, ATOMS)
-    assert fitted.model_.description["training"]["model"] == "gine"
+    assert fitted.model_.description.training.model == "gine"
     assert fitted.score(MOLECULES, ATOMS) > 0.9
     assert fitted.predict(["OCCCO"]).tolist() == ["oxygen"]
     assert fitted.predict(np.array(["NCCCN"])).tolist() == ["nitrogen"]
@@ -165,9 +165,9 @@ def test_the_model_goes_by_edge_features_also_in_folds() -> None:
     estimator = classifier(epochs=1)
     folds = cross_validate(estimator, store, store.y.numpy(), cv=2, return_estimator=True)
     models = [*folds["estimator"], estimator.fit(store)]
-    assert [one.model_.description["training"]["model"] for one in models] == ["gine"] * 3
+    assert [one.model_.description.training.model for one in models] == ["gine"] * 3
     plain = classifier(epochs=1).fit(*rings_and_stars(5)).model_
-    assert plain.description["training"]["model"] == "gcs"
+    assert plain.description.training.model == "gcs"
 
 
 def test_pyg_data_data_set_array_and_store_give_the_same() -> None:
@@ -243,7 +243,7 @@ def test_names_of_labels_and_values_are_kept() -> None:
         classifier(epochs=1).fit(graphs, labels, eval_set=(graphs, own)) for own in (labels, turned)
     )
     assert one.model_.label_names == ("star", "size")
-    assert one.model_.description["metrics"] == other.model_.description["metrics"]
+    assert one.model_.description.metrics == other.model_.description.metrics
     assert one.score(graphs, labels) == one.score(graphs, turned)
     with pytest.warns(DataConversionWarning):
         one_column = classifier(epochs=1).fit(graphs, pd.DataFrame({"kind": names}))
@@ -447,7 +447,7 @@ def test_an_evaluation_set_takes_the_place_of_held_out_graphs() -> None:
         (np.arange(20.0).reshape(10, 2), np.arange(12.0).reshape(6, 2)),
     ):
         fitted = classifier(epochs=2).fit(X, names[:10], eval_set=(V, names[10:]))
-        sizes = fitted.model_.description["training"]["sizes"]
+        sizes = fitted.model_.description.training.sizes
         assert sizes == {"train": 10, "validation": 6, "test": 0}
         listed = classifier(epochs=2).fit(X, names[:10], eval_set=[(V, names[10:])])
         np.testing.assert_array_equal(listed.predict_proba(X), fitted.predict_proba(X))

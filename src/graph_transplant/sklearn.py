@@ -202,10 +202,10 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             progress=bool(self.verbose),
             note=told.append,
         )
-        self.history_: list[dict[str, Any]] = list(self.model_.description["curve"])
-        training = self.model_.description["training"]
-        unused = unused_edge_features(store, [training["model"]])
-        enough = training["sizes"]["validation"] >= _FEWEST_JUDGED
+        self.history_: list[dict[str, Any]] = [*map(dict, self.model_.description.curve)]
+        training = self.model_.description.training
+        unused = unused_edge_features(store, [training.model])
+        enough = training.sizes.validation >= _FEWEST_JUDGED
         for text in told:
             # The effect of balancing is documented: no warning.
             if text == unused or (enough and text != BALANCED):
@@ -310,11 +310,11 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if (model.task == "regression") != (wanted == "regression"):
             raise DataError(f"the model in {directory} is for {model.task}, not for {wanted}")
         estimator = cls(device=device)
-        training = {_RENAMED.get(k, k): v for k, v in model.description["training"].items()}
+        training = {_RENAMED.get(k, k): v for k, v in vars(model.description.training).items()}
         known = set(estimator.get_params(deep=False)) - {"validation_fraction", "metric"}
         estimator.set_params(**{k: v for k, v in training.items() if k in known})
         estimator.model_ = model
-        estimator.history_ = list(model.description["curve"])
+        estimator.history_ = [*map(dict, model.description.curve)]
         if wanted == "classification":
             names = np.asarray(model.label_names)
             estimator.classes_ = np.arange(len(names)) if model.task == "multilabel" else names

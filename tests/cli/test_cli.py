@@ -29,8 +29,8 @@ from graph_transplant.config.recipes import RECIPES, SCALES
 from graph_transplant.errors import DataError
 from graph_transplant.methods import METHODS
 from graph_transplant.nn.saliency import SALIENCIES
-from graph_transplant.results.record import Record, Trial
-from graph_transplant.results.record_file import record_line
+from graph_transplant.results.record import Trial, TrialRecord
+from graph_transplant.results.record_file import RecordStore, record_line
 from graph_transplant.results.results import Results
 from helpers.made_up_records import judged_by, made_up, on
 from test_first_use import SLOW
@@ -106,9 +106,9 @@ def test_compare_prints_a_table_a_verdict_and_where_the_files_are(
         assert str(out / name) in printed.out
         assert (out / name).is_file()
     summary = pd.read_csv(out / "summary.csv").set_index("method")["accuracy_mean"]
-    records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
-    scores = pd.Series([record["test"]["accuracy"] for record in records])
-    means = scores.groupby([record["method"] for record in records]).mean()
+    records = RecordStore(out).read()
+    scores = pd.Series([record.test["accuracy"] for record in records])
+    means = scores.groupby([record.method for record in records]).mean()
     pd.testing.assert_series_equal(summary.sort_index(), means, check_names=False, atol=1e-5)
     report = (out / "report.html").read_text(encoding="utf-8")
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_reached_is_refused_before_training(tmp_path: Path, capfd
 def test_a_failing_trial_is_status_1_and_names_the_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Captured
 ) -> None:
-    def failing(store: object, trial: Trial, *arguments: object, **options: object) -> Record:
+    def failing(store: object, trial: Trial, *arguments: object, **options: object) -> TrialRecord:
         raise ZeroDivisionError("by nothing")
 
     monkeypatch.setattr("graph_transplant.comparison.engines.run_trial", failing)
@@ -217,7 +217,7 @@ def test_a_failing_trial_is_status_1_and_names_the_trial(
 def test_what_cannot_serve_is_left_out_and_what_is_stopped_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Captured
 ) -> None:
-    def interrupted(*arguments: object, **options: object) -> Record:
+    def interrupted(*arguments: object, **options: object) -> TrialRecord:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("graph_transplant.comparison.engines.run_trial", interrupted)
@@ -292,7 +292,7 @@ def test_the_table_of_numbers_shows_errors_and_one_kind_of_minus(capfd: Captured
     records = judged_by("r2", "vanilla", [0.1, -0.1, -0.0006])
     records += judged_by("r2", "x", [-0.6, -0.5, -0.3])
     for record in records:
-        record["test"]["rmse"] = 12.5 if record["method"] == "vanilla" else 4321.0
+        record.test["rmse"] = 12.5 if record.method == "vanilla" else 4321.0
     output().print(results_table(Results(records)))
     heading, first, second = capfd.readouterr().out.splitlines()
     expected = "method model R² difference p time effect p (uncorrected) RMSE"

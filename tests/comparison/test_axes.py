@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -29,10 +28,11 @@ from graph_transplant.comparison.training_sets import (
 from graph_transplant.config.compare import Settings
 from graph_transplant.data import GraphStore
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.results.record import Condition, Record, Trial
-from graph_transplant.results.record_file import RecordStore, record_line
+from graph_transplant.results.record import Condition, Trial, TrialRecord
+from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
 from helpers.made_up_records import Counting, timeless
+from helpers.page_samples import changed
 from helpers.strategies import rings_and_stars, with_fields
 
 NAN = float("nan")
@@ -199,11 +199,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[GraphStore, GraphStore]]
     return given
 
 
-def run_one(store: GraphStore, trial: Trial, protocol: Settings) -> Record:
+def run_one(store: GraphStore, trial: Trial, protocol: Settings) -> TrialRecord:
     record = run_trial(store, trial, TrialContext(protocol, "1f", "x")).record
-    timed = {name: value for name, value in record.items() if name not in ("seconds", "cost")}
-    found: Record = json.loads(record_line(timed))  # which makes NaN comparable
-    return found
+    return changed(record, seconds=0, cost={})  # as read, which makes NaN comparable
 
 
 def test_training_gets_what_the_condition_says_and_validation_stays_clean(
@@ -220,24 +218,24 @@ def test_training_gets_what_the_condition_says_and_validation_stays_clean(
         train, validation = seen[-1]
         kept = split_of(store, trial, protocol).train.numpy()
         count = round(fraction * len(whole.train))
-        assert len(train) == len(kept) == record["sizes"]["train"] == count
+        assert len(train) == len(kept) == record.sizes.train == count
         assert set(kept) <= ids(whole.train)
         # The graphs themselves are those of the data, edge by edge.
         original, trained = store.batch(kept), train.batch(range(len(train)))
         assert np.array_equal(trained.ptr, original.ptr)
         assert torch.equal(trained.edge_index, original.edge_index)
         assert validation.y.tolist() == store.labels[whole.validation].tolist()
-        assert record["sizes"]["test"] == len(whole.test)
-        assert sum(record["sizes"].values()) == len(store)
+        assert record.sizes.test == len(whole.test)
+        assert record.sizes.graphs == len(store)
         flipped = recount(store.labels.numpy()[kept], train.y.numpy())
         by_graph = {int(kept[place]): value for place, value in flipped.items()}
-        assert len(by_graph) == round(noise * count) == record.get("wrong_labels", 0)
+        assert len(by_graph) == round(noise * count) == record.wrong_labels
         same = found.setdefault((noise, fraction), by_graph)
         assert by_graph == same, "all methods and models of a fold have the same ones"
-        assert Trial.of_record(record) == trial
-        assert record["label_noise"] == noise
-        assert ("train_fraction" in record) == (fraction < 1)
-        assert record["seed"] == trial_seed(Trial("any", model, 1, 0, 1), 4)
+        assert record.trial == trial
+        assert record.label_noise == noise
+        assert record.train_fraction == fraction
+        assert record.seed == trial_seed(Trial("any", model, 1, 0, 1), 4)
     for fraction in (1.0, 0.6):
         assert found[0.2, fraction].items() < found[0.5, fraction].items()
 
@@ -252,18 +250,18 @@ def test_training_cannot_see_test_labels_nor_the_graphs_left_out() -> None:
     labels = store.labels.clone()
     labels[test] = 1 - labels[test]
     other = run_one(store.with_targets(labels), trial, protocol)
-    assert other["curve"] == record["curve"]
-    assert other["validation"] == record["validation"]
-    assert other["test"]["accuracy"] == pytest.approx(1 - record["test"]["accuracy"])
+    assert other.curve == record.curve
+    assert other.validation == record.validation
+    assert other.test["accuracy"] == pytest.approx(1 - record.test["accuracy"])
     # Neither do the features of graphs that are left out count.
     kept = split_of(store, trial, protocol).train
     out = sorted(ids((official == 0).nonzero().flatten()) - ids(kept))
     x = store.x.clone().view(48, 5, 3)
     x[out] = 100.0
-    changed = with_fields(store, x=x.view(-1, 3), official=official, name="rings")
-    again = run_one(changed, trial, protocol)
-    assert again["curve"] == record["curve"]
-    assert again["test"] == record["test"]
+    other_store = with_fields(store, x=x.view(-1, 3), official=official, name="rings")
+    again = run_one(other_store, trial, protocol)
+    assert again.curve == record.curve
+    assert again.test == record.test
 
 
 # Whole comparisons
@@ -287,7 +285,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Results:
 class Stopping(Counting):
     """Ends a comparison after some trials, as Ctrl-C would."""
 
-    def trial_finished(self, record: Record) -> None:
+    def trial_finished(self, record: TrialRecord) -> None:
         super().trial_finished(record)
         if len(self.ran) == 7:
             raise KeyboardInterrupt
@@ -297,7 +295,7 @@ def test_shares_are_added_to_a_comparison_without_and_a_stopped_one_goes_on(
     whole: Results, tmp_path: Path
 ) -> None:
     plain = run(tmp_path)
-    default = [record for record in whole.records if Condition.of(record) == Condition()]
+    default = [record for record in whole.records if record.condition == Condition()]
     assert timeless(plain.records) == timeless(default), "the same, bit by bit"
     first, second, third = Stopping(), Counting(), Counting()
     with pytest.raises(KeyboardInterrupt):
@@ -348,4 +346,4 @@ def test_numbers_have_no_wrong_labels_but_may_be_fewer(tmp_path: Path) -> None:
         with pytest.raises(GraphTransplantError, match=message):
             run(tmp_path, store=store, methods=["vanilla"], **changes)
     found = run(tmp_path, store=store, methods=["vanilla"], train_fraction=[0.5])
-    assert [record["sizes"]["train"] for record in found.records] == [6, 6, 6]
+    assert [record.sizes.train for record in found.records] == [6, 6, 6]

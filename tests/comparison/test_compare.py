@@ -36,7 +36,7 @@ from graph_transplant.data import GraphStore
 from graph_transplant.datasets.splits import prepare
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import METRICS
-from graph_transplant.results.record import Record, Trial
+from graph_transplant.results.record import Sizes, Trial, TrialRecord, record_of
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
 from graph_transplant.training import EpochLog, loop
@@ -97,19 +97,19 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def test_records_say_everything_about_a_trial(undisturbed: Results) -> None:
     assert len(undisturbed.records) == 12
     for record in undisturbed.records:
-        assert record["data"] == "tiny"
-        assert record["source"] == "tiny"
-        assert record["fingerprint"] == tiny_store().fingerprint()
+        assert record.data == "tiny"
+        assert record.source == "tiny"
+        assert record.fingerprint == tiny_store().fingerprint()
         for part in ("validation", "test"):
             names = {"accuracy", "ece", "adaptive_ece", "brier", "nll", "auroc"}
-            assert set(record[part]) == names | {"average_precision"}
-            assert 0 <= record[part]["accuracy"] <= 1
-        assert record["sizes"] == {"train": 8, "validation": 8, "test": 8}
-        assert 1 <= record["best_epoch"] <= record["epochs"] <= 3
-        assert record["seconds"] > 0
-        assert [point["epoch"] for point in record["curve"]] == [1, 2, 3]
-        assert SMALL.items() <= record["settings"].items()
-        assert {"numerics": 2, "ties": "first", "shards": 1}.items() <= record["settings"].items()
+            assert set(getattr(record, part)) == names | {"average_precision"}
+            assert 0 <= getattr(record, part)["accuracy"] <= 1
+        assert record.sizes == Sizes(train=8, validation=8, test=8)
+        assert 1 <= record.best_epoch <= record.epochs <= 3
+        assert record.seconds > 0
+        assert [point["epoch"] for point in record.curve] == [1, 2, 3]
+        assert SMALL.items() <= record.settings.items()
+        assert {"numerics": 2, "ties": "first", "shards": 1}.items() <= record.settings.items()
 
 
 def test_methods_share_the_seed_of_a_fold_and_nothing_else_shares_one(
@@ -117,7 +117,7 @@ def test_methods_share_the_seed_of_a_fold_and_nothing_else_shares_one(
 ) -> None:
     seeds: dict[tuple[int, int], set[int]] = {}
     for record in undisturbed.records:
-        seeds.setdefault((record["repeat"], record["fold"]), set()).add(record["seed"])
+        seeds.setdefault((record.repeat, record.fold), set()).add(record.seed)
     assert all(len(shared) == 1 for shared in seeds.values())
     assert len(set.union(*seeds.values())) == 6
     trial = Trial("vanilla", "gcs", 3, 0, 0)
@@ -239,7 +239,7 @@ def test_bad_arguments_are_named_before_anything_is_written(
 def test_a_failing_trial_is_named_and_finished_ones_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Results
 ) -> None:
-    def failing(store: GraphStore, trial: Trial, *given: Any) -> Record:
+    def failing(store: GraphStore, trial: Trial, *given: Any) -> TrialRecord:
         if trial == Trial("vanilla", "gcs", 3, 0, 1):
             raise ZeroDivisionError("a whole\nstory")
         return run_trial(store, trial, *given)
@@ -287,7 +287,7 @@ def test_an_interrupted_trial_goes_on_where_it_was(
         assert begun.exists()
     resumed = run(tmp_path, repeats=2, reporter=Listening(), fresh=fresh)
     assert heard == (12 * [1, 2, 3] if fresh else [3, *(8 * [1, 2, 3])])
-    networks = [record for record in resumed.records if record["method"] != "majority"]
+    networks = [record for record in resumed.records if record.method != "majority"]
     assert timeless(networks) == timeless(undisturbed.records)
     assert not (tmp_path / ".checkpoints").exists()
     assert mine.exists()
@@ -367,11 +367,11 @@ def test_own_methods_start_anew_in_every_trial_and_reach_workers_as_smiles_do(
         callbacks = [lambda log: print(log, file=file)]
         there = run(tmp_path / "there", store=store, **arguments, workers=2, callbacks=callbacks)
     assert timeless(here.records) == timeless(there.records)
-    assert all("own" in record["test"] for record in there.records)
+    assert all("own" in record.test for record in there.records)
     monkeypatch.delitem(METRICS, "own")  # workers are used again
     later = run(tmp_path / "later", methods="majority", epochs=1, workers=2)
-    assert not any("own" in record["test"] for record in later.records)
-    parameters = [record["parameters"] for record in there.records if record["method"] == "forest"]
+    assert not any("own" in record.test for record in later.records)
+    parameters = [record.parameters for record in there.records if record.method == "forest"]
     assert [given["features"] for given in parameters] == ["fingerprints"] * 3
 
 
@@ -383,7 +383,7 @@ def test_numbers_of_numpy_and_models_without_messages(tmp_path: Path) -> None:
         learning_rate=np.float32(0.01),
     )  # fmt: skip
     assert found.frame["model"].tolist() == ["auto"] * 3
-    assert not any("saliency" in record for record in found.records)
+    assert not any(record.saliency for record in found.records)
 
 
 def test_without_a_directory_nothing_is_kept(
@@ -422,7 +422,7 @@ def test_the_live_display_shows_trials_and_epochs(undisturbed: Results) -> None:
 def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
-    def slow(*given: Any, **named: Any) -> Record:
+    def slow(*given: Any, **named: Any) -> dict[str, Any]:
         nonlocal now
         now = 1e9
         return {}
@@ -433,7 +433,7 @@ def test_measuring_is_no_part_of_the_time_of_training(monkeypatch: pytest.Monkey
     job = TrialContext(Settings(epochs=1), "", "")
     record = run_trial(tiny_store(), Trial("vanilla", "gcs", 1, 0, 0), job).record
     assert now == 1e9
-    assert record["seconds"] < 1e9
+    assert record.seconds < 1e9
 
 
 def test_a_data_frame_is_compared_and_duplicates_stay_in_one_fold() -> None:
@@ -442,8 +442,8 @@ def test_a_data_frame_is_compared_and_duplicates_stay_in_one_fold() -> None:
     arguments = {"methods": ["majority", "vanilla"], "folds": 3, "epochs": 1, "layers": 1}
     results = gt.compare(frame, smiles="mol", target="active", **arguments)
     assert set(results.frame["method"]) == {"majority", "vanilla"}
-    assert {record["settings"]["metric"] for record in results.records} == {"auroc"}
-    assert all(record["settings"]["group_duplicates"] for record in results.records)
+    assert {record.settings["metric"] for record in results.records} == {"auroc"}
+    assert all(record.settings["group_duplicates"] for record in results.records)
     store = prepare(gt.load(frame, smiles="mol", target="active"), "folds", group_duplicates=True)
     assert store.groups is not None
     settings = Settings(folds=3, group_duplicates=True)
@@ -454,7 +454,7 @@ def test_a_data_frame_is_compared_and_duplicates_stay_in_one_fold() -> None:
                 assert (one in part.tolist()) == (other in part.tolist())
     # Named data sets keep their folds.
     named = gt.compare("motifs", methods=["majority"], folds=3)
-    assert not any(record["settings"]["group_duplicates"] for record in named.records)
+    assert not any(record.settings["group_duplicates"] for record in named.records)
 
 
 def test_resuming_with_fewer_methods_keeps_all_that_others_have(tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_resuming_with_fewer_methods_keeps_all_that_others_have(tmp_path: Path) 
     *kept, last = path.read_bytes().splitlines(keepends=True)
     assert json.loads(last)["method"] == "drop-nodes"
     path.write_bytes(b"".join(kept))  # stopped in the last trial, of which there is a checkpoint
-    waiting = checkpoint_of(out / CHECKPOINTS, Trial.of_record(json.loads(last)))
+    waiting = checkpoint_of(out / CHECKPOINTS, record_of(json.loads(last)).trial)
     waiting.parent.mkdir()
     waiting.write_bytes(b"of the interrupted trial")
     outputs = {file: file.read_bytes() for file in (out / "predictions").iterdir()}

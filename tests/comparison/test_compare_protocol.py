@@ -51,7 +51,7 @@ def run(out: Path | None, store: GraphStore | None = None, **changes: Any) -> Re
 
 def test_selection_runs_and_reports_the_candidates_of_every_method(tmp_path: Path) -> None:
     results = run(tmp_path, layers=[1, 2], epochs=1, select="validation")
-    assert Counter(record["method"] for record in results.records) == dict.fromkeys(
+    assert Counter(record.method for record in results.records) == dict.fromkeys(
         ("vanilla", "drop-nodes", "drop-nodes:ratio=0.4"), 6
     )
     for row in rows(results.records, "validation"):
@@ -89,7 +89,7 @@ def several_labels() -> GraphStore:
 def test_several_labels_with_gaps_are_compared_by_mean_auroc() -> None:
     methods = ["vanilla", "transplant-dp", "transplant-ep", "manifold-mixup"]
     results = run(None, several_labels(), methods=methods)
-    assert {record["task"] for record in results.records} == {"multilabel"}
+    assert {record.task for record in results.records} == {"multilabel"}
     assert set(results.methods) == set(methods)
     assert results.metric == "auroc"
     assert results.frame["score"].between(0, 1).all()
@@ -115,12 +115,12 @@ def test_numbers_are_compared_in_their_own_units(monkeypatch: pytest.MonkeyPatch
     assert results.metric == metric_for(store) == "r2"
     assert seen == [10] * 6, "the scale is that of the training graphs"
     for record in results.records:
-        assert record["task"] == "regression"
+        assert record.task == "regression"
         for part in ("validation", "test"):
-            assert set(record[part]) == {"rmse", "mae", "r2"}
-        best = max(point["validation_score"] for point in record["curve"])
+            assert set(getattr(record, part)) == {"rmse", "mae", "r2"}
+        best = max(point["validation_score"] for point in record.curve)
         # R² does not change when targets and outputs are standardised together.
-        assert record["validation"]["r2"] == pytest.approx(best, abs=1e-3)
+        assert record.validation["r2"] == pytest.approx(best, abs=1e-3)
     # The numbers lie around 5000 and about 100 apart; a network whose outputs were taken as they
     # are would be off by thousands.
     assert results.summary()["rmse_mean"].between(10, 200).all()
@@ -144,16 +144,14 @@ def test_molecules_are_split_by_scaffold_and_read_their_bonds(tmp_path: Path) ->
     settings = {"split": "scaffold", "repeats": 2, "model": ["auto", "gcs"], "reporter": told}
     results = run(tmp_path, store, methods=["vanilla"], **settings)
     assert len(results.records) == 2 * 2
-    assert {record["model"] for record in results.records} == {"gine", "gcs"}
+    assert {record.model for record in results.records} == {"gine", "gcs"}
     expected = prepare(store, "scaffold")
     for record in results.records:
-        assert record["fold"] == 0
-        assert record["sizes"] == {
-            name: int((expected.official == part).sum())
-            for part, name in enumerate(("train", "validation", "test"))
-        }
-        assert record["fingerprint"] == expected.fingerprint()
-    assert len({record["seed"] for record in results.records}) == 4
+        assert record.fold == 0
+        sizes = record.sizes.train, record.sizes.validation, record.sizes.test
+        assert sizes == tuple(int((expected.official == part).sum()) for part in range(3))
+        assert record.fingerprint == expected.fingerprint()
+    assert len({record.seed for record in results.records}) == 4
     count = store.num_edge_features
     assert told.notes == [
         f"gcs does not use the {count} edge features of molecules; gine and gat-edge do"
@@ -258,12 +256,12 @@ def test_an_attack_is_measured_on_the_test_graphs(tmp_path: Path) -> None:
     # Rings have five edges and stars four.
     edges = [1, 4]
     for record in results.records:
-        attacked = record["attacked"]
+        attacked = record.attacked
         assert [item["edges"] for item in attacked] == edges
         assert [item["budget"] for item in attacked] == [0.25, 1.0]
         for item in attacked:
             # Ten test graphs: accuracies are tenths.
             assert 10 * item["accuracy"] == pytest.approx(round(10 * item["accuracy"]))
-    clean = sum(record["test"]["accuracy"] for record in results.records)
-    strongest = sum(record["attacked"][1]["accuracy"] for record in results.records)
+    clean = sum(record.test["accuracy"] for record in results.records)
+    strongest = sum(record.attacked[1]["accuracy"] for record in results.records)
     assert strongest < clean

@@ -39,7 +39,7 @@ from graph_transplant.config.compare import Settings
 from graph_transplant.data import GraphStore, InputRows
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.metrics import METRICS, Metric
-from graph_transplant.results.record import Record, Trial, all_trials
+from graph_transplant.results.record import Trial, TrialRecord, all_trials
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.training import EpochLog, loop
 from helpers.made_up_records import Counting, timeless
@@ -64,12 +64,12 @@ def run(
     *,
     trials: Sequence[Trial] = TRIALS,
     store: GraphStore | None = None,
-    finish: Callable[[Record], None] | None = None,
+    finish: Callable[[TrialRecord], None] | None = None,
     engine: str = "local",
     **options: Any,
-) -> list[Record]:
+) -> list[TrialRecord]:
     store = store or tiny_store()
-    records: list[Record] = []
+    records: list[TrialRecord] = []
     job = TrialContext(SETTINGS, store.fingerprint(), "tiny")
     options = {
         "finish": finish or (lambda done: records.append(done.record)),
@@ -81,25 +81,25 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> list[TrialRecord]:
     """The records of all trials, run one after another in this process."""
     return run(tmp_path_factory.mktemp("here"), workers=1)
 
 
 @pytest.fixture(scope="module")
-def expected(here: list[Record]) -> list[bytes]:
+def expected(here: list[TrialRecord]) -> list[bytes]:
     """What all engines must agree on."""
     return timeless(here)
 
 
-def test_graphs_have_their_ids_in_all_examples(here: list[Record]) -> None:
+def test_graphs_have_their_ids_in_all_examples(here: list[TrialRecord]) -> None:
     store, seen = tiny_store(), Counter[str]()
-    for record in (each for each in here if each["fold"] == 0):
-        split = split_of(store, Trial.of_record(record), SETTINGS)
+    for record in (each for each in here if each.fold == 0):
+        split = split_of(store, record.trial, SETTINGS)
         tested, trained = (
             {f"id {number}" for number in part.tolist()} for part in (split.test, split.train)
         )
-        for one in record["examples"]:
+        for one in record.examples:
             seen[one["kind"]] += 1
             if one["kind"] == "saliency":
                 assert one["graph"] in tested
@@ -118,7 +118,7 @@ def test_in_this_process_the_reporter_hears_of_trials_and_epochs(
     assert shuffled != TRIALS
     records = run(tmp_path, trials=shuffled, workers=1, reporter=reporter)
     assert timeless(records) == expected
-    assert [Trial.of_record(item) for item in records] == reporter.started == shuffled
+    assert [item.trial for item in records] == reporter.started == shuffled
     assert reporter.epochs == len(TRIALS) * ["1/3", "2/3", "3/3"]
     assert list(tmp_path.iterdir()) == []
 
@@ -191,7 +191,7 @@ def test_a_metric_that_workers_cannot_receive_is_named(
     with pytest.raises(GraphTransplantError, match="'locked' cannot be sent to other processes"):
         run(tmp_path, workers=2)
     (record,) = run(tmp_path, trials=TRIALS[:1])
-    assert record["test"]["locked"] == 0
+    assert record.test["locked"] == 0
 
 
 def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
@@ -206,7 +206,7 @@ def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
 
     monkeypatch.setattr(engines, "run_in_worker", killed)
     monkeypatch.setattr(engines, "RETRIES", 0)  # the number is tested without processes
-    records: list[Record] = []
+    records: list[TrialRecord] = []
     with pytest.raises(TrialError) as caught:
         run(
             tmp_path,
@@ -217,7 +217,7 @@ def test_a_trial_that_is_lost_with_every_worker_ends_the_comparison(
     message = str(caught.value)
     assert message.startswith("a worker process died, on attempt 1 of 1 to run")
     assert "probably out of memory: use fewer workers or smaller batches" in message
-    assert {Trial.of_record(item) for item in records} < set(TRIALS)
+    assert {item.trial for item in records} < set(TRIALS)
     assert not (tmp_path / ".graphs").exists()
 
 

@@ -20,7 +20,7 @@ from graph_transplant.comparison.engines import Execution, check_engine, run_tri
 from graph_transplant.comparison.run_trial import TrialContext, run_trial
 from graph_transplant.config.compare import Settings
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.results.record import Record, Trial, all_trials
+from graph_transplant.results.record import Trial, TrialRecord, all_trials
 from graph_transplant.training import EpochLog, loop
 from helpers.made_up_records import Counting, timeless
 
@@ -45,8 +45,8 @@ def few_graphs() -> gt.GraphStore:
     return gt.load("motifs").subset(range(0, 600, 10))
 
 
-def run(scratch: Path, *, trials: Sequence[Trial] = TRIALS, **options: Any) -> list[Record]:
-    records: list[Record] = []
+def run(scratch: Path, *, trials: Sequence[Trial] = TRIALS, **options: Any) -> list[TrialRecord]:
+    records: list[TrialRecord] = []
     store = few_graphs()
     job, engine = (
         TrialContext(SETTINGS, store.fingerprint(), "motifs"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.figures import studies
 from graph_transplant.report import render_report
 from graph_transplant.results.results import Results, read_results
+from graph_transplant.utils.schema import plain
 from helpers.made_up_records import BETTER, PLAIN, made_up, timeless
 from helpers.page_samples import Page
 
@@ -125,26 +127,23 @@ def test_a_warm_up_that_fails_leaves_the_trial_to_say_why(
 def test_records_and_page_name_processor_and_threads(tmp_path: Path) -> None:
     results = gt.compare("motifs", methods=["vanilla", "drop-nodes"], **SHORT, out=tmp_path)
     for record in results.records:
-        assert record["machine"] == {**machine(), "threads": 1}
-        assert record["machine"]["processor"]
-    name = f"{machine()['processor']}, 1 thread"
+        assert record.machine == replace(machine(), threads=1)
+        assert record.machine.processor
+    name = f"{machine().processor}, 1 thread"
     assert (
         f"processor {' '.join(name.split())}" in Page((tmp_path / "report.html").read_text()).text
     )
-    assert set(results.frame["processor"]) == {machine()["processor"]}
+    assert set(results.frame["processor"]) == {machine().processor}
     # Earlier versions recorded neither.
-    older = [{**record} for record in results.records]
-    for record in older[:3]:
-        del record["machine"]
-    assert f"{name}; unknown" in render_report(Results(older)).replace("&#34;", '"')
-    for record in older[3:]:
-        del record["machine"]
+    older = [replace(record, machine=None) for record in results.records]
+    mixed = Results([*older[:3], *results.records[3:]])
+    assert f"{name}; unknown" in render_report(mixed).replace("&#34;", '"')
     assert "processor</dt>" not in render_report(Results(older))
 
 
 @pytest.mark.parametrize("machine", [3, {"processor": 3, "threads": 1}, {"processor": "x"}])
 def test_a_machine_of_another_kind_is_no_record(machine: object, tmp_path: Path) -> None:
-    record = made_up("vanilla", PLAIN)[0] | {"machine": machine}
+    record = plain(made_up("vanilla", PLAIN)[0]) | {"machine": machine}
     (tmp_path / "records.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(GraphTransplantError, match=r"line 1 is not a record .*machine"):
         read_results(tmp_path)
@@ -155,8 +154,8 @@ def test_one_slow_trial_does_not_make_a_method_slow() -> None:
     for number, record in enumerate(records):
         # 1 s and 2 s per epoch; the first trial took fifty times as long.
         seconds = (1.0 if number < 5 else 2.0) * (50 if number == 0 else 1)
-        record["cost"] = {"fit_seconds": 100 * seconds, "epoch_seconds": seconds}
-        record["cost"]["best_seconds"] = 50 * seconds
+        record.cost.update(fit_seconds=100 * seconds, epoch_seconds=seconds)
+        record.cost["best_seconds"] = 50 * seconds
     table = studies.cost_data(Results(records)).set_index("method")
     assert table.loc["vanilla", ["epoch_seconds", "epoch_low", "epoch_high"]].tolist() == [1.0] * 3
     assert table.loc["drop-nodes", ["epoch_ratio", "best_ratio"]].tolist() == [2.0, 100.0 / 50]

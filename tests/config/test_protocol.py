@@ -33,15 +33,6 @@ def test_settings_that_cannot_be_are_named(changed: dict[str, Any], message: str
         Settings(**changed)
 
 
-def test_a_record_of_before_a_setting_existed_had_its_default() -> None:
-    old = {"folds": 5, "epochs": 400, "version": "0.1.0"}
-    complete = Settings.complete(old)
-    assert complete == {**Settings(epochs=400).as_record("0.1.0"), "numerics": 1}
-    assert Settings.complete({**old, "parts": 2})["shards"] == 2  # as it was called then
-    assert Settings.complete({**old, "attack": [0.5, 0.25, 0.5]})["attack"] == [0.25, 0.5]
-    assert Settings.complete(Settings(balance=True).as_record("9"))["balance"] is True
-
-
 # The paper, appendix "Evaluation protocol".
 @pytest.mark.parametrize(
     ("graphs", "batch_size", "stop", "decay", "unit"),

@@ -230,7 +230,6 @@ def test_records_name_their_recipe_and_one_that_runs_to_its_end_is_not_advised_m
     None
 ):
     assert Settings.of("strong", "small").as_record("0.1.0")["recipe"] == "strong"
-    assert Settings.complete({"folds": 3})["recipe"] == "paper"
     # The best epoch of a cosine is one of the last.
     for recipe, advised in (("paper", True), ("strong", False)):
         trials = made_up("vanilla", PLAIN, settings={"recipe": recipe}, best_epoch=100)

@@ -274,10 +274,13 @@ UNDIRECTED = GraphStore.from_pyg(random_batch(generator(4)).to_data_list())
         ),
         ({"x": UNDIRECTED.field("x") / 0}, "node 0 of graph 0 has a feature that is not a finite"),
         ({"node_counts": torch.full((8,), 2**62)}, "or too large counts"),
-        ({"name": 5}, "'name' of int"),
-        ({"path": "/etc/passwd"}, "'path' of str"),
-        ({"featurizer": {"kind": 5}}, "kind must be str"),
-        ({"reading": {"kind": "graphs", "node_labels": [1]}}, "node_labels must be tuple"),
+        ({"name": 5}, "its description: `name` must be a string; got 5"),
+        ({"path": "/etc/passwd"}, "its description: 'path' is not known"),
+        ({"featurizer": {"kind": 5}}, "featurizer: `kind` must be a string; got 5"),
+        (
+            {"reading": {"kind": "graphs", "node_labels": [1]}},
+            r"featurizer: `node_labels\[0\]` must be a string; got 1",
+        ),
     ],
 )
 def test_contents_of_a_file_from_elsewhere_are_checked(

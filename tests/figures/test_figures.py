@@ -157,7 +157,7 @@ def test_learning_is_the_mean_over_trials_that_still_train(motifs):
 def test_a_curve_ends_where_fewer_than_half_train():
     records = made_up("vanilla", [0.5] * 3, folds=3)
     for record, last in zip(records, (4, 6, 9), strict=True):
-        record["curve"] = [{"epoch": e, "validation_score": e / 10} for e in range(1, last + 1)]
+        record.curve[:] = [{"epoch": e, "validation_score": e / 10} for e in range(1, last + 1)]
     table = CHARTS["learning"].data(Results(records))
     assert table["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert table["mean"].tolist() == pytest.approx([e / 10 for e in range(1, 7)])
@@ -166,9 +166,9 @@ def test_a_curve_ends_where_fewer_than_half_train():
 def test_robustness_starts_at_the_clean_accuracy(enzymes):
     table = CHARTS["robustness"].data(enzymes)
     attacked = table[(table["series"] == "attacked") & (table["method"] == "transplant-ep")]
-    raw = [r for r in enzymes.chosen if r["method"] == "transplant-ep"]
-    clean = np.mean([r["test"]["accuracy"] for r in raw])
-    worst = np.mean([r["attacked"][-1]["accuracy"] for r in raw])
+    raw = [r for r in enzymes.chosen if r.method == "transplant-ep"]
+    clean = np.mean([r.test["accuracy"] for r in raw])
+    worst = np.mean([r.attacked[-1]["accuracy"] for r in raw])
     assert attacked["mean"].iloc[[0, -1]].tolist() == pytest.approx([clean, worst])
     panel = next(ax for ax in enzymes.plot.robustness() if ax.get_title("left") == "transplant-ep")
     colour = palette(enzymes.methods, "vanilla")["transplant-ep"]
@@ -183,8 +183,8 @@ def test_robustness_starts_at_the_clean_accuracy(enzymes):
 def test_reliability_bins_are_pooled_by_their_counts(enzymes):
     table = CHARTS["reliability"].data(enzymes)
     own = table[(table["method"] == "vanilla") & (table["stage"] == "as trained")]
-    trials = [record for record in enzymes.chosen if record["method"] == "vanilla"]
-    raw = [one for record in trials for one in record["reliability"] if one["bin"] == 14]
+    trials = [record for record in enzymes.chosen if record.method == "vanilla"]
+    raw = [one for record in trials for one in record.reliability if one["bin"] == 14]
     total = sum(one["count"] for one in raw)
     right = sum(one["count"] * one["accuracy"] for one in raw)
     last = own[own["bin"] == 14].iloc[0]
@@ -313,9 +313,9 @@ def test_plots_say_what_there_is_and_what_is_missing(golden, enzymes):
 def test_hostile_names_are_drawn_literally(enzymes, name, tmp_path):
     names = {"vanilla": "vanilla", "transplant-ep": "transplant-ep", "transplant-dp": HOSTILE}
     renamed = [
-        {**record, "method": names[record["method"]]}
+        replace(record, method=names[record.method])
         for record in enzymes.chosen
-        if record["method"] in names
+        if record.method in names
     ]
     found = render_chart(Results(renamed), name)
     for text in (found.wide, found.narrow):

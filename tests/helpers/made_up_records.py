@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +14,13 @@ from graph_transplant.comparison.progress import Reporter
 from graph_transplant.data.targets import TargetScale
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.nn import GraphClassifier
+from graph_transplant.results.model_json import description_of
 from graph_transplant.results.predictions import Predictions, TrialPredictions
-from graph_transplant.results.record import Record, Trial
+from graph_transplant.results.record import Trial, TrialRecord
 from graph_transplant.results.record_file import record_line
 from graph_transplant.results.results import Results
 from graph_transplant.results.verdict import Verdict
+from helpers.page_samples import card, changed
 
 PLAIN = [0.60, 0.55, 0.65, 0.50, 0.60]
 BETTER = [0.70, 0.66, 0.74, 0.61, 0.71]  # differences 0.10, 0.11, 0.09, 0.11, 0.11
@@ -41,59 +45,61 @@ def made_up(
     folds: int = 5,
     settings: dict[str, Any] | None = None,
     **changes: Any,
-) -> list[Record]:
+) -> list[TrialRecord]:
     """Trials whose accuracy is the value and whose AUROC is half of it."""
     return [
-        {
-            "data": "toy",
-            "fingerprint": "1f",
-            "method": method,
-            "model": "gcs",
-            "layers": 3,
-            "repeat": number // folds,
-            "fold": number % folds,
-            "validation": {"accuracy": value, "auroc": value / 2},
-            "test": {"accuracy": value, "auroc": value / 2, "ece": 0.05, "nll": 1 - value},
-            "sizes": {"train": 60, "validation": 20, "test": 20},
-            "settings": {"folds": folds, "epochs": 100} | (settings or {}),
-            "seconds": 2.0 + number,
-            "epochs": 100,
-            "best_epoch": 50,
-        }
-        | changes
+        changed(
+            {
+                "data": "toy",
+                "fingerprint": "1f",
+                "method": method,
+                "model": "gcs",
+                "layers": 3,
+                "repeat": number // folds,
+                "fold": number % folds,
+                "validation": {"accuracy": value, "auroc": value / 2},
+                "test": {"accuracy": value, "auroc": value / 2, "ece": 0.05, "nll": 1 - value},
+                "sizes": {"train": 60, "validation": 20, "test": 20},
+                "settings": {"folds": folds, "epochs": 100} | (settings or {}),
+                "seconds": 2.0 + number,
+                "epochs": 100,
+                "best_epoch": 50,
+            },
+            **changes,
+        )
         for number, value in enumerate(values)
     ]
 
 
 def official(
     method: str, values: Sequence[float], split: str = "official", **changes: Any
-) -> list[Record]:
+) -> list[TrialRecord]:
     """The same as runs of one split."""
     records = made_up(method, values, settings={"split": split}, **changes)
-    return [record | {"repeat": number, "fold": 0} for number, record in enumerate(records)]
+    return [changed(record, repeat=number, fold=0) for number, record in enumerate(records)]
 
 
-def judged_by(metric: str, method: str, values: Sequence[float]) -> list[Record]:
+def judged_by(metric: str, method: str, values: Sequence[float]) -> list[TrialRecord]:
     """Trials whose value is that of another metric, and of this one alone."""
     return [
-        record | {"validation": {metric: value}, "test": {metric: value}}
+        changed(record, validation={metric: value}, test={metric: value})
         for record, value in zip(
             made_up(method, values, settings={"metric": metric}), values, strict=True
         )
     ]
 
 
-def on(data: str, *parts: Sequence[Record], **changes: Any) -> list[Record]:
+def on(data: str, *parts: Sequence[TrialRecord], **changes: Any) -> list[TrialRecord]:
     """The same trials on another data set."""
-    return [record | {"data": data} | changes for part in parts for record in part]
+    return [changed(record, data=data, **changes) for part in parts for record in part]
 
 
-def rows(records: Sequence[Record], selection: str = "none") -> list[SimpleNamespace]:
+def rows(records: Sequence[TrialRecord], selection: str = "none") -> list[SimpleNamespace]:
     """The rows of the summary."""
     return [SimpleNamespace(**row) for row in Results(records, selection).rows]
 
 
-def verdicts(records: Sequence[Record], selection: str = "none") -> list[Verdict]:
+def verdicts(records: Sequence[TrialRecord], selection: str = "none") -> list[Verdict]:
     """What each group says."""
     return list(Results(records, selection).verdicts.values())
 
@@ -107,20 +113,21 @@ def as_trained(
     scale: TargetScale | None = None,
 ) -> TrainedModel:
     """A model as if it had been trained."""
-    description = {
-        "label_names": list(names),
-        "featurizer": featurizer,
-        "data": {"name": "toy"},
-        "training": {"method": method, "model": "gcs", "layers": 2},
-    }
+    named: dict[str, Any] = {"label_names": list(names), "featurizer": featurizer}
+    if network.task == "regression":
+        named["target_scale"] = {name: [1.0] * len(names) for name in ("mean", "std")}
+    content = card(network.task, **named, architecture=network.config())
+    content["data"] |= {"name": "toy"}
+    content["training"] |= {"method": method, "model": "gcs", "layers": 2}
+    description = description_of(content, "made up")
     return TrainedModel(network, 1.7, scale, description)
 
 
-def timeless(records: Sequence[Record]) -> list[bytes]:
+def timeless(records: Sequence[TrialRecord]) -> list[bytes]:
     """What must be equal between two runs: everything but the durations."""
     return [
-        record_line({name: item[name] for name in item if name not in ("seconds", "cost")})
-        for item in sorted(records, key=Trial.of_record)
+        record_line(replace(item, seconds=0, cost={}))
+        for item in sorted(records, key=attrgetter("trial"))
     ]
 
 
@@ -143,8 +150,8 @@ class Counting(Reporter):
     def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
         self.epochs.append(f"{epoch}/{epochs}")
 
-    def trial_finished(self, record: Record) -> None:
-        self.ran.append(Trial.of_record(record))
+    def trial_finished(self, record: TrialRecord) -> None:
+        self.ran.append(record.trial)
 
     def stop(self) -> None:
         self.stopped += 1
@@ -156,8 +163,8 @@ IDENTITY = {"data": "tiny", "fingerprint": "ab" * 32}
 SETTINGS = {"seed": 0, "folds": 3, "epochs": 5, "batch_size": 16, "learning_rate": 5e-4}
 
 
-def record(fold: int = 0, **changes: Any) -> Record:
-    return {
+def record(fold: int = 0, **changes: Any) -> TrialRecord:
+    content = {
         **IDENTITY,
         "method": "vanilla",
         "model": "gcs",
@@ -171,5 +178,5 @@ def record(fold: int = 0, **changes: Any) -> Record:
         "seconds": 1.5,
         "sizes": {"train": 6, "validation": 2, "test": 2},
         "settings": dict(SETTINGS),
-        **changes,
     }
+    return changed(content, **changes)

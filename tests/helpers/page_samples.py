@@ -8,11 +8,13 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Collection, Mapping
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from graph_transplant.report.card import render_card
 from graph_transplant.results.examples import (
     DrawnGraph,
     DrawnPart,
@@ -21,7 +23,9 @@ from graph_transplant.results.examples import (
     Mixture,
     ModelView,
 )
-from graph_transplant.results.record import Record
+from graph_transplant.results.model_json import description_of
+from graph_transplant.results.record import TrialRecord, record_of
+from graph_transplant.utils.schema import plain
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "records"
 
@@ -126,7 +130,16 @@ def card(task: str = "multiclass", **changes: Any) -> dict[str, Any]:
         curve = [[0.0, 0.0], [0.1, 0.4], [0.4, 0.8], [1.0, 1.0]]
         described = names[1:] if task == "multiclass" else names
         description["roc"] = dict.fromkeys(described, curve)
+    if "label_names" in changes:  # of another number
+        outputs = {"num_outputs": len(changes["label_names"])}
+        description["architecture"] |= outputs
+        description |= {"confusion": None, "residual_90": None}
     return description | changes
+
+
+def card_page(content: dict[str, Any], ignore: Collection[str] = ()) -> str:
+    """The card of a ``model.json`` with this content."""
+    return render_card(description_of(content, "sample"), ignore)
 
 
 def nasty_card(name: str, task: str = "multiclass") -> dict[str, Any]:
@@ -214,19 +227,27 @@ def mixture(name: str = "", **changes: Any) -> Mixture:
 
 
 @cache
-def golden(name: str) -> tuple[Record, ...]:
+def golden(name: str) -> tuple[TrialRecord, ...]:
     """The records of a committed comparison."""
     with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return tuple(json.loads(line) for line in lines)
+        return tuple(filter(None, (record_of(json.loads(line)) for line in lines)))
 
 
-def rich(*methods: str, **same: Any) -> list[Record]:
+def changed(record: TrialRecord | Mapping[str, Any], **changes: Any) -> TrialRecord:
+    """A record with other content, as a line of a file has it; ``...`` stands for a missing one."""
+    content = {**plain(record), **changes}
+    found = record_of({name: value for name, value in content.items() if value is not ...})
+    assert found is not None
+    return found
+
+
+def rich(*methods: str, **same: Any) -> list[TrialRecord]:
     """Real trials with every field that a record may have: three methods with one model."""
     wanted = methods or ("vanilla", "transplant-ep", "transplant-dp")
     return [
-        record | same
+        changed(record, **same)
         for record in golden("paper-quick-enzymes")
-        if record["model"] == "gcs" and record["method"] in wanted
+        if record.model == "gcs" and record.method in wanted
     ]
 
 

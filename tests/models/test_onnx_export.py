@@ -23,6 +23,7 @@ from graph_transplant.models import TrainedModel
 from graph_transplant.models.onnx import to_onnx
 from graph_transplant.models.uncertainty import Ensemble
 from graph_transplant.nn import CONVOLUTIONS
+from helpers.made_up_records import as_trained
 
 pytest.importorskip("onnxscript")
 
@@ -31,17 +32,13 @@ FEATURES, EDGE_FEATURES = 5, 3
 
 def trained(network: gt.GraphClassifier, **changed: Any) -> TrainedModel:
     """A model as if it had been trained: weights are random, dropout must not count."""
-    description = {
-        "label_names": [f"label {k}" for k in range(network.num_outputs)],
-        "featurizer": {"kind": "molecules", "features": "ogb"},
-        "data": {"name": "made up"},
-    }
-    given = {"temperature": 1.7, "scale": None, "description": description, **changed}
     # Larger weights than the initial ones, so that outputs differ between graphs.
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1.5).add_(0.05 * torch.randn_like(parameter))
-    return TrainedModel(network.eval(), **given)
+    names = [f"label {k}" for k in range(network.num_outputs)]
+    molecules = {"kind": "molecules", "features": "ogb"}
+    return replace(as_trained(network.eval(), names, featurizer=molecules), **changed)
 
 
 def network(conv: str, **settings: Any) -> gt.GraphClassifier:

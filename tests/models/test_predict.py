@@ -128,16 +128,15 @@ def test_smiles_lists_and_data_frames_give_the_same(
 def test_graphs_larger_than_any_trained_on_are_marked(
     molecule_model: TrainedModel, tmp_path: Path
 ) -> None:
-    most = molecule_model.description["data"]["max_nodes"]
+    most = molecule_model.description.data.max_nodes
     found = molecule_model.predict(["C" * most, "C" * (most + 1)])["warning"]
     assert found.str.contains("larger than any training graph").tolist() == [False, True]
     done = predict_table(molecule_model, ["C" * 200, "CC"], tmp_path / "out.csv")
     assert done.larger == 1
     # Models of the first version do not know.
-    data = {k: v for k, v in molecule_model.description["data"].items() if k != "max_nodes"}
-    older = replace(
-        molecule_model, description={**molecule_model.description, "data": data}, reference=None
-    )
+    data = replace(molecule_model.description.data, max_nodes=None)
+    description = replace(molecule_model.description, data=data)
+    older = replace(molecule_model, description=description, reference=None)
     assert older.predict(["C" * 200])["warning"].tolist() == [""]
 
 
@@ -162,7 +161,7 @@ def test_no_text_is_a_formula_in_a_written_table_and_every_other_text_is_unchang
     molecule_model: TrainedModel, tmp_path: Path
 ) -> None:
     classes = ["=HYPERLINK(1)", "-"]
-    description = {**molecule_model.description, "label_names": classes}
+    description = replace(molecule_model.description, label_names=classes)
     model = replace(molecule_model, description=description)
     ids = ["-1.5", "+3", "=1", "-cmd|' /C x'!A0", "+x(1)", "@SUM(1)", "\t=1", "-", "-logS", "+/-b"]
     frame = pd.DataFrame({"smiles": ["c1ccccc1" + "C" * n for n in range(10)], "name": ids})
@@ -255,7 +254,7 @@ def test_values_have_their_bounds_beside_them(motif_model: Trained, tmp_path: Pa
     found = model.predictions(numbers).outputs
     assert frame["mass"].tolist() == found[:, 0].tolist()
     assert frame["id (predicted)"].tolist() == found[:, 1].tolist()
-    assert set(frame["mass ±90"]) == {model.description["residual_90"][0]}
+    assert set(frame["mass ±90"]) == {model.description.residual_90[0]}
     few = train(numbers, validation=0.05, **QUICK)
     predict_table(few, numbers, tmp_path / "few.csv")
     assert table(tmp_path / "few.csv")[0]["mass ±90"] == ""

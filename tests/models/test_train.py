@@ -26,7 +26,7 @@ from graph_transplant.metrics.calibration import fit_temperature, reliability
 from graph_transplant.metrics.functional import bootstrap_intervals
 from graph_transplant.models import TrainedModel, evaluate, train
 from graph_transplant.report.card import render_card
-from graph_transplant.results.model_json import check_description
+from graph_transplant.results.model_json import Sizes, Training
 from graph_transplant.training import EpochLog
 from helpers.strategies import generator
 
@@ -72,10 +72,9 @@ def values(count: int = 80) -> GraphStore:
     return graphs_with(y, "regression", label_names=["mass", "length"])
 
 
-def quickly(store: GraphStore, **settings: Any) -> dict[str, Any]:
+def quickly(store: GraphStore, **settings: Any) -> Training:
     """What the description of a model that was trained in short says about its training."""
-    found: dict[str, Any] = train(store, **{**QUICK, **settings}).description["training"]
-    return found
+    return train(store, **{**QUICK, **settings}).description.training
 
 
 # -------------------------------------------------------------------- random splits
@@ -129,9 +128,9 @@ def test_a_random_split_of_values_has_its_share() -> None:
 def test_given_splits_are_taken_as_they_are() -> None:
     store = classes(10, 10)
     training = quickly(store, split=Split(torch.arange(2, 18), torch.tensor([0, 19]), NOTHING))
-    assert training["split"] == "given"
-    assert training["validation"] is training["test"] is None
-    assert training["sizes"] == {"train": 16, "validation": 2, "test": 0}
+    assert training.split == "given"
+    assert training.validation is training.test is None
+    assert training.sizes == Sizes(train=16, validation=2, test=0)
     lone = Split(torch.arange(1, 20), torch.tensor([0]), NOTHING)
     told: list[str] = []
     quickly(store, split=lone, note=told.append)
@@ -156,7 +155,7 @@ def test_copies_in_a_saved_store_stay_together(tmp_path: Path) -> None:
     gt.load(smiles * 3, y=[0, 1] * 30).save(tmp_path / "mine.safetensors")
     told: list[str] = []
     description = train(tmp_path / "mine.safetensors", **QUICK, note=told.append).description
-    assert description["data"]["duplicates"]["across"] == 0
+    assert description.data.duplicates.across == 0
     assert any("not by scaffold: saved graphs have no SMILES" in text for text in told)
 
 
@@ -164,13 +163,13 @@ def test_the_official_split_is_taken_where_there_is_one() -> None:
     store = classes(10, 10, official=torch.tensor(([0] * 6 + [1] * 2 + [2] * 2) * 2))
     told: list[str] = []
     training = quickly(store, note=told.append, test=0.2)
-    assert training["split"] == "official"
-    assert training["sizes"] == {"train": 12, "validation": 4, "test": 4}
+    assert training.split == "official"
+    assert training.sizes == Sizes(train=12, validation=4, test=4)
     assert official_split(store).validation.tolist() == [6, 7, 16, 17]
     says = "the split is the official one of pairs: `validation` and `test` have no effect"
     assert says in told
-    assert training["validation"] is training["test"] is None
-    assert quickly(store, split="random")["split"] == "random"
+    assert training.validation is training.test is None
+    assert quickly(store, split="random").split == "random"
     with pytest.raises(DataError, match="`split` is 'official', but pairs comes without"):
         quickly(classes(10, 10), split="official")
 
@@ -190,14 +189,14 @@ def molecules(tmp_path: Path) -> Path:
 def test_molecules_are_split_by_scaffold(molecules: Path) -> None:
     store, given = gt.load(molecules, target="active"), QUICK | {"validation": 0.2, "test": 0.2}
     model = train(store, **given)
-    training = model.description["training"]
-    assert (training["split"], training["model"]) == ("scaffold", "gine")
-    assert sum(training["sizes"].values()) == 64
-    assert training["sizes"]["test"] >= 8
+    training = model.description.training
+    assert (training.split, training.model) == ("scaffold", "gine")
+    assert sum(vars(training.sizes).values()) == 64
+    assert training.sizes.test >= 8
     assert model.featurizer is not None
     assert model.featurizer.kind == "molecules"
     same = quickly(store, split="scaffold", seed=9, **given)
-    assert same["sizes"] == training["sizes"]
+    assert same.sizes == training.sizes
 
 
 def test_scaffolds_of_one_class_make_way_for_a_random_split(molecules: Path) -> None:
@@ -205,7 +204,7 @@ def test_scaffolds_of_one_class_make_way_for_a_random_split(molecules: Path) -> 
     y = torch.tensor([int(k % 8 == 0) for k in range(64)])
     told: list[str] = []
     store = gt.load(molecules, target="active").with_targets(y)
-    assert quickly(store, note=told.append)["split"] == "random"
+    assert quickly(store, note=told.append).split == "random"
     assert any(text.startswith("the split is random: by scaffold, no ") for text in told)
 
 
@@ -226,7 +225,7 @@ def test_options_come_as_a_config_or_by_name_and_data_in_any_form() -> None:
     assert torch.equal(one, two)
     assert torch.equal(one, three)
     again = train("motifs", config, graphs=60, epochs=2, forest=False)
-    assert again.description["training"]["epochs_run"] == 2
+    assert again.description.training.epochs_run == 2
     with pytest.raises(GraphTransplantError, match="no option 'epoch'; did you mean 'epochs'"):
         train("motifs", epoch=3)
     for wrong in ("active", [0, 1], np.array([0, 1])):
@@ -238,7 +237,7 @@ def test_a_method_may_be_an_augmentation() -> None:
     store, quick = classes(30, 30), {**QUICK, "epochs": 1}
     method = gt.GraphTransplant("predict", anchor_ratio=0.2, embedding_size=8)
     before = {name: value.clone() for name, value in method.state_dict().items()}
-    assert quickly(store, method=method)["method"] == "GraphTransplant"
+    assert quickly(store, method=method).method == "GraphTransplant"
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
     named, made = (
         train(store, **{**quick, "method": each}).logits(store)
@@ -260,8 +259,8 @@ def test_class_weights() -> None:
     ]
     for other in models[1:]:
         assert torch.equal(other.logits(store), models[0].logits(store))
-        assert other.description["training"]["class_weight"] == pytest.approx(by_hand)
-    assert models[0].description["training"]["class_weight"] == "balanced"
+        assert other.description.training.class_weight == pytest.approx(by_hand)
+    assert models[0].description.training.class_weight == "balanced"
     quick = {**QUICK, "epochs": 10, "learning_rate": 0.02}
     heavy, light = (
         train(store, class_weight=weights, **quick).logits(store).diff(dim=1).mean()
@@ -269,7 +268,7 @@ def test_class_weights() -> None:
     )
     assert heavy > 0 > light
     numbered = train(classes(60, 20, label_names=["0", "1"]), class_weight={1: 3}, **QUICK)
-    assert numbered.description["training"]["class_weight"] == [1.0, 3.0]
+    assert numbered.description.training.class_weight == [1.0, 3.0]
     for wrong in ("even", [1.0], {"nothing": 1.0}, [1.0, -1.0], 2.0, ["a", "b"]):
         with pytest.raises(GraphTransplantError, match="`class_weight` must"):
             train(store, class_weight=wrong, **QUICK)
@@ -336,7 +335,7 @@ def test_what_is_given_per_row_counts_the_rows_of_the_data_as_given(
         if kind in ("frame", "csv"):
             given["target"] = "active"
         model = train(data, **QUICK, **given)
-        return model.description["training"]["sizes"], [*model.network.state_dict().values()]
+        return model.description.training.sizes, [*model.network.state_dict().values()]
 
     # The same as with a table without these rows, whose other rows have other numbers.
     number = np.cumsum(sound) - 1
@@ -361,7 +360,7 @@ def test_what_is_given_per_row_counts_the_graphs_of_a_store(molecules: Path) -> 
     frame.loc[3, "smiles"] = "C1CC(("
     store = gt.load(frame, target="active")
     split = Split(*torch.arange(63).split([50, 10, 3]))
-    sizes = quickly(store, split=split, sample_weight=torch.ones(63))["sizes"]
+    sizes = quickly(store, split=split, sample_weight=torch.ones(63)).sizes
     assert sizes == {"train": 50, "validation": 10, "test": 3}
     with pytest.raises(DataError, match="`split` must name graphs from 0 to 62"):
         quickly(store, split=Split(torch.arange(50), torch.tensor([63]), NOTHING))
@@ -417,7 +416,7 @@ def test_a_class_that_is_not_trained_on_is_named() -> None:
     # One of which there is no graph at all is no hindrance.
     y = torch.tensor([0, 2] * 20)
     model = train(graphs_with(y, "multiclass", num_outputs=3), **QUICK)
-    assert model.description["data"]["class_counts"] == [20, 0, 20]
+    assert model.description.data.class_counts == [20, 0, 20]
 
 
 # -------------------------------------------------------------------- what is told
@@ -437,7 +436,7 @@ def test_a_metric_that_is_not_defined_gives_way() -> None:
     store = classes(30, 3)
     split = Split(torch.arange(5, 33), torch.arange(5), NOTHING)
     told: list[str] = []
-    assert quickly(store, split=split, note=told.append)["metric"] == "accuracy"
+    assert quickly(store, split=split, note=told.append).metric == "accuracy"
     assert any(text.startswith("auroc is not defined on these validation") for text in told)
     with pytest.raises(GraphTransplantError, match="not defined on the validation graphs"):
         train(store, split=split, metric="auroc", **QUICK)
@@ -445,8 +444,8 @@ def test_a_metric_that_is_not_defined_gives_way() -> None:
         train(values(20), metric="accuracy", **QUICK)
     one = Split(torch.arange(19), torch.tensor([19]), NOTHING)
     found = train(values(20), split=one, **QUICK)
-    assert found.description["training"]["metric"] == "loss"
-    assert found.description["metrics"]["validation"]["r2"] is None
+    assert found.description.training.metric == "loss"
+    assert found.description.metrics.validation["r2"] is None
 
 
 # -------------------------------------------------------------------- the description
@@ -458,33 +457,31 @@ def test_a_metric_that_is_not_defined_gives_way() -> None:
 def test_the_description_is_whole(make: Callable[[], GraphStore], tmp_path: Path) -> None:
     store = make()
     model = train(store, source="my.csv", balance=store.task != "regression", **QUICK)
-    check_description(model.description, "it")
     description = model.description
-    data, training = description["data"], description["training"]
-    assert (data["name"], data["source"], data["graphs"]) == ("pairs", "my.csv", len(store))
-    assert data["fingerprint"] == store.fingerprint()
+    data, training = description.data, description.training
+    assert (data.name, data.source, data.graphs) == ("pairs", "my.csv", len(store))
+    assert data.fingerprint == store.fingerprint()
     known = [] if store.task == "multiclass" else np.isfinite(store.y.numpy()).sum(0).tolist()
-    assert data["measured"] == known
-    assert training["epochs_run"] == len(description["curve"]) == 2
-    assert training["balance"] is (store.task != "regression")
-    assert (training["validation"], training["test"]) == (0.1, 0.1)
-    assert set(description["metrics"]["test"]) == set(description["metrics"]["validation"])
-    for name, (low, high) in description["metrics"]["intervals"].items():
-        assert low <= description["metrics"]["test"][name] <= high
+    assert data.measured == known
+    assert training.epochs_run == len(description.curve) == 2
+    assert training.balance is (store.task != "regression")
+    assert (training.validation, training.test) == (0.1, 0.1)
+    assert set(description.metrics.test) == set(description.metrics.validation)
+    for name, (low, high) in description.metrics.intervals.items():
+        assert low <= description.metrics.test[name] <= high
     model.save(tmp_path)
-    assert TrainedModel.load(tmp_path).description["metrics"] == description["metrics"]
+    assert TrainedModel.load(tmp_path).description.metrics == description.metrics
 
 
 def test_without_test_graphs_their_figures_are_absent() -> None:
     for store in (classes(20, 20), values(40), labels(40)):
         description = train(store, test=0.0, **QUICK).description
-        check_description(description, "it")
-        assert description["training"]["sizes"]["test"] == 0
+        assert description.training.sizes.test == 0
         for name in ("test", "test_uncalibrated", "intervals"):
-            assert description["metrics"][name] == {}
+            assert getattr(description.metrics, name) == {}
         for name in ("reliability", "confusion", "roc", "scatter"):
-            assert description[name] is None
-        assert description["metrics"]["validation"]
+            assert getattr(description, name) is None
+        assert description.metrics.validation
 
 
 def test_figures_of_classes_are_those_of_scikit_learn() -> None:
@@ -495,27 +492,27 @@ def test_figures_of_classes_are_those_of_scikit_learn() -> None:
     one_hot = torch.eye(2)[validation.labels]
     assert model.temperature == fit_temperature(model.logits(validation), one_hot)
     found, true = model.predictions(test), test.labels.numpy()
-    metrics = model.description["metrics"]
+    metrics = model.description.metrics
     p = found.outputs.numpy()
-    assert metrics["test"]["accuracy"] == sk.accuracy_score(true, p.argmax(1))
-    assert metrics["test"]["auroc"] == pytest.approx(sk.roc_auc_score(true, p[:, 1]))
-    assert metrics["test"]["average_precision"] == pytest.approx(
+    assert metrics.test["accuracy"] == sk.accuracy_score(true, p.argmax(1))
+    assert metrics.test["auroc"] == pytest.approx(sk.roc_auc_score(true, p[:, 1]))
+    assert metrics.test["average_precision"] == pytest.approx(
         sk.average_precision_score(true, p[:, 1])
     )
-    assert metrics["test"]["nll"] == pytest.approx(sk.log_loss(true, p), rel=1e-5)
+    assert metrics.test["nll"] == pytest.approx(sk.log_loss(true, p), rel=1e-5)
     raw = model.logits(test).double().softmax(1).numpy()
-    assert metrics["test_uncalibrated"]["nll"] == pytest.approx(sk.log_loss(true, raw), rel=1e-5)
+    assert metrics.test_uncalibrated["nll"] == pytest.approx(sk.log_loss(true, raw), rel=1e-5)
     validated = model.predictions(validation).outputs.numpy()
-    assert metrics["validation"]["nll"] == pytest.approx(
+    assert metrics.validation["nll"] == pytest.approx(
         sk.log_loss(validation.labels.numpy(), validated), rel=1e-5
     )
-    assert model.description["confusion"] == sk.confusion_matrix(true, p.argmax(1)).tolist()
-    after = model.description["reliability"]["after"]
+    assert model.description.confusion == sk.confusion_matrix(true, p.argmax(1)).tolist()
+    after = model.description.reliability.after
     again = reliability(found.outputs, test.labels)
-    assert [b["count"] for b in after] == [b["count"] for b in again]
-    area = sk.auc(*zip(*model.description["roc"]["1"], strict=True))
-    assert area == pytest.approx(metrics["test"]["auroc"], abs=1e-6)
-    assert model.description["scatter"] is model.description["residual_90"] is None
+    assert [b.count for b in after] == [b["count"] for b in again]
+    area = sk.auc(*zip(*model.description.roc["1"], strict=True))
+    assert area == pytest.approx(metrics.test["auroc"], abs=1e-6)
+    assert model.description.scatter is model.description.residual_90 is None
 
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
@@ -524,7 +521,7 @@ def test_a_model_without_validation_errors_is_not_made_more_confident(task: str)
     store = graphs_with(y if task == "multiclass" else y.float().unsqueeze(1), task)
     store.x[:, 0] += 5 * y.repeat_interleave(2)
     model = train(store, **{**QUICK, "epochs": 30, "learning_rate": 0.01})
-    assert model.description["metrics"]["validation"]["accuracy"] == 1
+    assert model.description.metrics.validation["accuracy"] == 1
     assert model.temperature == 1
     assert "its confidence was not raised" in render_card(model.description)
 
@@ -539,23 +536,23 @@ def test_figures_of_values_are_in_the_units_of_the_data() -> None:
     assert torch.allclose(model.scale.std[0], y[:, 0].std(correction=0))
     test = store.subset(split.test)
     found = model.predictions(test).outputs
-    metrics = model.description["metrics"]["test"]
+    metrics = model.description.metrics.test
     present = ~test.y.isnan()
     error = (found - test.y)[present]
     assert metrics["rmse"] == pytest.approx(float(error.square().mean().sqrt()), rel=1e-5)
     assert metrics["mae"] == pytest.approx(float(error.abs().mean()), rel=1e-5)
     assert bool(present.all())
     assert metrics["r2"] == pytest.approx(sk.r2_score(test.y.numpy(), found.numpy()), rel=1e-4)
-    scatter = torch.tensor(model.description["scatter"], dtype=torch.double)
+    scatter = torch.tensor(model.description.scatter, dtype=torch.double)
     assert torch.allclose(scatter[:, 0], test.y[:, 0].double())
     assert torch.allclose(scatter[:, 1], found[:, 0], rtol=1e-5)
     assert model.temperature == 1.0
-    assert model.description["reliability"] is None
+    assert model.description.reliability is None
     validation = store.subset(split.validation)
     off = (model.predictions(validation).outputs - validation.y).abs()
     # 20 graphs: the 19th of the sorted distances is the conformal one.
     mass = off[:, 0].sort().values
-    assert model.description["residual_90"][0] == pytest.approx(float(mass[18]), rel=1e-5)
+    assert model.description.residual_90[0] == pytest.approx(float(mass[18]), rel=1e-5)
 
 
 def test_roc_curves_of_labels() -> None:
@@ -566,9 +563,9 @@ def test_roc_curves_of_labels() -> None:
     for name, true, scores in zip("abc", test.y.T, p.T, strict=True):
         present = ~true.isnan()
         expected = sk.roc_auc_score(true[present].numpy(), scores[present].numpy())
-        curve = model.description["roc"][name]
+        curve = model.description.roc[name]
         assert sk.auc(*zip(*curve, strict=True)) == pytest.approx(expected, abs=1e-5)
-    assert model.description["confusion"] is None
+    assert model.description.confusion is None
 
 
 def test_the_same_seed_gives_the_same_model_and_leaves_the_random_numbers() -> None:
@@ -607,7 +604,7 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(
     assert (epochs[:2], epochs[-1]) == ([1, 2], 4)
     assert torch.equal(resumed.logits(store), whole.logits(store))
     assert resumed.temperature == whole.temperature
-    assert len(resumed.description["curve"]) == 4
+    assert len(resumed.description.curve) == 4
 
 
 # -------------------------------------------------------------------- intervals
@@ -661,13 +658,12 @@ def test_the_forest_counts_graphs_and_says_why_it_is_left_out(
     for most, fitted in ((48, True), (47, False)):
         monkeypatch.setattr(evaluate, "MOST_FOREST", most)
         model = train(store, **QUICK | {"forest": True}, note=said.append)
-        metrics = model.description["metrics"]
-        check_description(model.description, "it")
-        assert ("forest" in metrics) == fitted == ("forest_left_out" not in metrics)
+        metrics = model.description.metrics
+        assert bool(metrics.forest) == fitted == (metrics.forest_left_out is None)
     (reason,) = said
     assert "as there are 48 training graphs, more than 47: compare with" in reason
     assert reason in render_card(model.description)
-    assert "forest" not in train(store, **QUICK).description["metrics"]
+    assert not train(store, **QUICK).description.metrics.forest
 
 
 def test_intervals_are_quantiles_of_resamples() -> None:

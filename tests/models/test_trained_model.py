@@ -74,7 +74,7 @@ def test_predictions_are_the_network_heated_or_in_units(models: Models, task: st
         expected = 1 / (1 + torch.exp(-logits / model.temperature))
     else:
         trained_on = random_split(store, validation=0.1, test=0.1, seed=3).train
-        assert len(trained_on) == model.description["training"]["sizes"]["train"]
+        assert len(trained_on) == model.description.training.sizes.train
         y = store.y[trained_on].double()
         expected = logits * y.std(0, correction=0) + y.mean(0)
     found = model.predictions(store)
@@ -264,27 +264,31 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("architecture.layers", 2, "in the file and missing in the architecture"),
         ("architecture.layers", 4, "is missing in the file and of shape [8"),
         ("architecture.conv", "transformer", "`conv` must be one of gcn"),
-        ("data.max_nodes", "many", "`data.max_nodes` must be a non-negative integer"),
+        ("data.max_nodes", "many", "`data.max_nodes` must be an integer"),
         ("data.class_shares", {"test": ["half"]}, "`data.class_shares.test[0]` must be a finite"),
         ("training.ensemble", 0, "`training.ensemble` must be at least 1"),
         ("training.ensemble", 2, "does not fit the architecture"),
         ("training.ensemble", 10**9, "and 1,000,000,000 networks have"),
         ("uncertainty.similarity", {"threshold": "low"}, "`uncertainty.similarity.threshold`"),
         ("training_graphs", 7, "`training_graphs` must be a string"),
-        ("training.sizes.test", "many", "`training.sizes.test` must be a non-negative integer"),
-        ("training.class_weight", 3, "`training.class_weight` must be a list"),
+        ("training.sizes.test", "many", "`training.sizes.test` must be an integer"),
+        ("training.class_weight", 3, "`training.class_weight` must be a string or a list"),
         ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a finite number"),
         ("reliability", [], "`reliability` must be an object; got a list"),
-        ("reliability", {"before": [], "after": [{}]}, "`reliability.after[0].lower` must be"),
-        ("reliability.after.0.count", 2**53, "`reliability` must have confidence and accuracy"),
+        ("reliability", {"before": [], "after": [{}]}, "`reliability.after[0].lower` is missing"),
+        ("reliability.after.0.count", 2**53, "`reliability.after[0]`: a bin that is not empty"),
         ("curve", [{"epoch": 1, "train_loss": "x"}], "`curve[0].train_loss` must be a finite"),
-        ("curve", [{"train_loss": 1.0}], "`curve[0].epoch` must be a non-negative integer"),
-        ("roc", {"a": [[0.0]]}, "`roc.a` must hold pairs of numbers"),
+        ("curve", [{"train_loss": 1.0}], "`curve[0].epoch` is missing"),
+        ("roc", {"a": [[0.0]]}, "`roc.a[0]` must be a list of length 2; got 1"),
         ("roc", {"a": []}, "`roc` must hold no empty curve"),
-        ("scatter", [[1.0, 2.0, 3.0]], "`scatter` must hold pairs of numbers"),
+        ("scatter", [[1.0, 2.0, 3.0]], "`scatter[0]` must be a list of length 2; got 3"),
         ("confusion", [[1]], "`confusion[0]` must have 6 entries, one per output; got 1"),
         ("confusion", [], "`confusion` must have 6 entries, one per output; got 0"),
-        ("metrics.intervals", {"auroc": [0.5]}, "`metrics.intervals.auroc` must hold pairs"),
+        (
+            "metrics.intervals",
+            {"auroc": [0.5]},
+            "`metrics.intervals.auroc` must be a list of length 2",
+        ),
         ("training.best_epochs", [], "`training.best_epochs` must not be empty"),
     ],
 )

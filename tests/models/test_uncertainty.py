@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from graph_transplant.models.uncertainty import (
 )
 from graph_transplant.nn.saliency import KINDS
 from graph_transplant.report.card import render_card
+from graph_transplant.results.model_json import DividedErrors, Similarity
 from graph_transplant.training import EpochLog
 from graph_transplant.utils.text import number, percent
 from helpers.edits import both_ways
@@ -240,7 +242,7 @@ def test_coverage_is_the_stated_one(task: str) -> None:
         split = random_split(store, validation=0.3, test=0.5, seed=seed)
         model = train(store, split=split, seed=seed, learning_rate=0.02, **QUICK)
         test = store.subset(split.test)
-        held.append(model.description["uncertainty"]["held"])
+        held.append(model.description.uncertainty.held)
         # No set is empty, so that none covers less than the accuracy.
         narrow.append(covered(model.predict(test, coverage=0.8), test))
     assert np.mean(held) == pytest.approx(0.9, abs=0.02)
@@ -370,7 +372,7 @@ def test_unlike_graphs_are_warned_of(tmp_path: Path) -> None:
     seen = model.predict(store)
     train_part = random_split(store, validation=0.1, test=0.1, seed=0).train
     assert (seen["similarity"].to_numpy()[train_part.numpy()] == 1).all()
-    threshold = model.description["uncertainty"]["similarity"]["threshold"]
+    threshold = model.description.uncertainty.similarity.threshold
     below = seen["similarity"] < threshold
     assert (seen["warning"].str.contains("unlike the training graphs") == below).all()
     star = both_ways(*((0, leaf) for leaf in range(1, 301)))
@@ -431,19 +433,19 @@ def test_the_card_says_what_uncertainty_is_worth(monkeypatch: pytest.MonkeyPatch
     settings = {**QUICK, "forest": True, "learning_rate": 0.02, "epochs": 10}
     model = train(store, ensemble=2, validation=0.2, test=0.3, **settings)
     page = render_card(model.description)
-    forest = model.description["metrics"]["forest"]["accuracy"]
+    forest = model.description.metrics.forest["accuracy"]
     assert "a random forest on simple statistics of the same training graphs" in page
     assert f" and {number(forest)}, difference" in page
-    held = model.description["uncertainty"]["held"]
+    held = model.description.uncertainty.held
     assert f"on the test part it was {percent(held, 0, unit=True)}." in page
     assert "like the validation ones only" not in page
     assert "Where its members disagree most" in page
-    training = {**model.description["training"], "split": "scaffold"}
-    likeness = {"threshold": 0.4, "justified": True}
+    training = replace(model.description.training, split="scaffold")
     for chance, says in ((0.01, "Trust predictions with a low similarity less"), (0.5, "did not")):
-        test = {"graphs": 12, "first": 0.5, "rest": 0.2, "chance": chance}
-        changed = {**model.description["uncertainty"], "similarity": {**likeness, "test": test}}
-        told = render_card({**model.description, "training": training, "uncertainty": changed})
+        test = DividedErrors(graphs=12, first=0.5, rest=0.2, chance=chance)
+        likeness = Similarity(threshold=0.4, justified=True, test=test)
+        changed = replace(model.description.uncertainty, similarity=likeness)
+        told = render_card(replace(model.description, training=training, uncertainty=changed))
         assert says in told
         assert ("validation errors rise" in told) == (chance < 0.05) != ("may be chance" in told)
         assert "That share holds only for graphs like the validation ones" in told

@@ -181,15 +181,15 @@ def test_a_model_comes_back_from_its_config(kind: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden": "128"}, "`hidden` of the model cannot be '128'"),
-        ({"layers": -1}, "`layers` of the model cannot be -1"),
-        ({"dropout": float("nan")}, r"`dropout` must be in \[0, 1\), got nan"),
+        ({"hidden": "128"}, "`hidden` must be an integer; got '128'"),
+        ({"layers": -1}, "`layers` must be an integer >= 0; got -1"),
+        ({"dropout": float("nan")}, "`dropout` must be a finite number; got nan"),
         ({"continuous": 4}, "`continuous` of the model must be at most its 3 node features; got 4"),
         ({"layers": 10**12}, "too large for any memory"),
-        ({"colour": 3}, "'colour' is unknown"),
+        ({"colour": 3}, "'colour' is not known"),
         ({"norm": "group"}, "`norm` must be one of none, batch, layer; got 'group'"),
         ({"input_layers": 10**12}, "too large for any memory"),
-        ({"task": ...}, "task is missing"),
+        ({"task": ...}, "`task` is missing"),
     ],
 )
 def test_damaged_configs_are_named(change: dict[str, Any], message: str) -> None:

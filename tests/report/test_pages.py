@@ -25,13 +25,14 @@ from graph_transplant.report.card import render_card
 from graph_transplant.report.card_findings import CardData, card_findings
 from graph_transplant.report.explanations import render_explanations, render_gallery
 from graph_transplant.results.examples import ExplainedRows
-from graph_transplant.results.model_json import check_description
+from graph_transplant.results.model_json import Duplicates, description_of
 from graph_transplant.utils.text import units
 from helpers.page_samples import (
     NASTY,
     PHENOL,
     Page,
     card,
+    card_page,
     check_harmless,
     check_self_contained,
     explained,
@@ -45,9 +46,9 @@ from helpers.page_samples import (
 QUICK: dict[str, Any] = {"count": 3, "epochs": 1, "hidden": 8}
 
 PAGES: dict[str, Callable[[str], str]] = {
-    "classes": lambda name: render_card(nasty_card(name)),
-    "labels": lambda name: render_card(nasty_card(name, "multilabel")),
-    "values": lambda name: render_card(nasty_card(name, "regression")),
+    "classes": lambda name: card_page(nasty_card(name)),
+    "labels": lambda name: card_page(nasty_card(name, "multilabel")),
+    "values": lambda name: card_page(nasty_card(name, "regression")),
     "explanations": lambda name: render_explanations(
         ExplainedRows((nasty_explanation(name),) * 2, (Skipped(3, name, name),), name)
     ),
@@ -261,8 +262,7 @@ WORDS = {
 
 @pytest.mark.parametrize("task", WORDS)
 def test_the_card_speaks_plainly(task: str) -> None:
-    check_description(card(task), "sample")
-    page = Page(render_card(card(task)))
+    page = Page(card_page(card(task)))
     for some in (
         *WORDS[task],
         *(METRICS[key].definition for key in card(task)["metrics"]["test"]),
@@ -280,9 +280,9 @@ def test_the_card_speaks_plainly(task: str) -> None:
 def test_each_finding_of_a_card_is_a_paragraph() -> None:
     made = card()
     made["metrics"]["forest"] = {"accuracy": 0.7, "auroc": 0.79}
-    _, findings = card_findings(CardData(made))
+    _, findings = card_findings(CardData(description_of(made, "sample")))
     assert len(findings) > 1
-    text = html.unescape(render_card(made))
+    text = html.unescape(card_page(made))
     for finding in findings:
         assert f'<p class="finding">{finding.text}</p>' in text
 
@@ -291,7 +291,7 @@ def test_a_card_predicts_new_graphs_not_those_of_training() -> None:
     made = card()
     made["featurizer"] = None
     made["data"] = {**made["data"], "source": "typed-motifs", "name": "typed-motifs"}
-    page = Page(render_card(made))
+    page = Page(card_page(made))
     assert "graph-transplant explain MODEL new.safetensors --out explain.html" in page.text
     assert "MODEL typed-motifs" not in page.text
     assert "GraphStore.save" in page.text
@@ -300,7 +300,7 @@ def test_a_card_predicts_new_graphs_not_those_of_training() -> None:
 def test_the_card_names_the_class_that_is_ranked_first() -> None:
     made = card()
     made["label_names"], made["roc"] = ["0", "1"], {"1": [[0.0, 0.0], [1.0, 1.0]]}
-    page = Page(render_card(made))
+    page = Page(card_page(made))
     assert "given one molecule labelled Class = 1 and one labelled Class = 0, it ranks" in page.text
     assert "how many of those labelled Class = 1 are found" in page.text
 
@@ -310,7 +310,7 @@ def test_a_model_without_a_test_set_says_so() -> None:
     made["training"]["sizes"]["test"] = 0
     made["metrics"] |= {"test": {}, "test_uncalibrated": {}, "intervals": {}}
     made |= {"reliability": None, "confusion": None, "roc": None}
-    page = Page(render_card(made))
+    page = Page(card_page(made))
     assert "No molecules were held out for testing" in page.text
     assert "Measured on the validation molecules" in page.text
     assert "Uncalibrated" not in page.text
@@ -319,11 +319,11 @@ def test_a_model_without_a_test_set_says_so() -> None:
 def test_the_card_has_the_settings_and_a_command_only_if_one_was_given() -> None:
     made = card("multilabel")
     made["training"] |= {"balance": True, "test": 0.0, "class_weight": [1.0, 2.0, 1.0]}
-    page = Page(render_card(made))
+    page = Page(card_page(made))
     for told in ("batch size 128", "balance True", "test 0.0", "class weight [1.0, 2.0, 1.0]"):
         assert told in page.text
     assert "graph-transplant train" not in page.text
-    page = Page(render_card(made | {"command": "graph-transplant train 'my data.csv' --seed 4"}))
+    page = Page(card_page(made | {"command": "graph-transplant train 'my data.csv' --seed 4"}))
     assert "same weights: graph-transplant train 'my data.csv' --seed 4" in page.text
 
 
@@ -339,7 +339,7 @@ def test_values_are_written_alike_on_both_sides_of_zero() -> None:
 def test_the_card_warns_of_rare_classes(counts: list[int], warned: bool) -> None:
     made = card(label_names=[f"kind {number}" for number in range(len(counts))])
     made["data"]["class_counts"] = counts
-    warnings, _ = card_findings(CardData(made))
+    warnings, _ = card_findings(CardData(description_of(made, "sample")))
     assert any(one.code == "GT116" for one in warnings) == warned
 
 
@@ -351,20 +351,20 @@ def test_the_command_trains_the_same_model_again(
     words = "--method vanilla --hidden 8 --epochs 2 --split random --seed 4 --out first"
     assert main(["train", "my graphs.safetensors", "--fresh", *words.split()]) == 0
     first = gt.TrainedModel.load("first")
-    command = first.description["command"]
+    command = first.description.command
     assert command == f"graph-transplant train 'my graphs.safetensors' {words}"
     assert command in html.unescape(Path("first", "card.html").read_text("utf-8"))
     assert main([*shlex.split(command)[1:-1], "second"]) == 0
     second = gt.TrainedModel.load("second")
     for name, value in first.network.state_dict().items():
         assert torch.equal(value, second.network.state_dict()[name])
-    assert second.description["metrics"] == first.description["metrics"]
+    assert second.description.metrics == first.description.metrics
 
 
 def test_a_model_of_an_sdf_reads_an_sdf() -> None:
     made = card("regression", data={**card("regression")["data"], "source": "some.sdf.gz"})
     del made["featurizer"]["smiles"]
-    assert "graph-transplant predict MODEL new.sdf" in Page(render_card(made)).text
+    assert "graph-transplant predict MODEL new.sdf" in Page(card_page(made)).text
 
 
 def test_the_card_compares_validation_test_and_baseline() -> None:
@@ -380,8 +380,7 @@ def test_the_card_compares_validation_test_and_baseline() -> None:
     made["saliency"] = {
         "deletion": 0.55, "deletion_random": 0.52, "insertion": 0.45, "insertion_random": 0.51,
     }  # fmt: skip
-    check_description(made, "sample")
-    text = render_card(made)
+    text = card_page(made)
     warned = Page(text[text.index("<aside") : text.index("</aside>") + 8]).text
     for words in (
         "worse on the test molecules than on the validation ones: AUROC 0.810 instead of 0.950",
@@ -444,19 +443,19 @@ def test_the_card_warns_where_it_is_due(
     made = card()
     made["training"]["metric"] = "accuracy"
     made[part] = made[part] | changes if isinstance(changes, dict) else changes
-    check_description(made, "sample")
-    assert any(warning in one.text for one in card_findings(CardData(made))[0]) == warned
+    warnings, _ = card_findings(CardData(description_of(made, "sample")))
+    assert any(warning in one.text for one in warnings) == warned
 
 
 def test_ignored_warnings_of_a_card_are_counted_and_not_shown() -> None:
-    warnings, _ = card_findings(CardData(card()))
+    warnings, _ = card_findings(CardData(description_of(card(), "sample")))
     code = warnings[0].code
-    assert code in render_card(card())
-    page = Page(render_card(card(), [code]))
+    assert code in card_page(card())
+    page = Page(card_page(card(), [code]))
     assert code not in page.text
     assert "Warnings left out 1" in page.text
     with pytest.raises(GraphTransplantError, match="`ignore` must be one of GT001, "):
-        render_card(card(), ["GT1"])
+        card_page(card(), ["GT1"])
 
 
 @pytest.mark.parametrize(
@@ -477,8 +476,7 @@ def test_the_card_says_whether_a_forest_is_as_good(
     made["metrics"]["forest"] = {"auroc": forest}
     if interval is not None:
         made["metrics"]["over_forest"] = {"auroc": interval}
-    check_description(made, "sample")
-    warnings, findings = card_findings(CardData(made))
+    warnings, findings = card_findings(CardData(description_of(made, "sample")))
     assert any(words in one.text for one in (warnings if warned else findings))
     assert not any("random forest" in one.text for one in (findings if warned else warnings))
 
@@ -502,19 +500,19 @@ def test_a_trained_model_knows_its_baseline_class_mix_and_duplicates(tmp_path: P
     assert main(words) == 0
     description = gt.TrainedModel.load(out).description
     copies = Counter(row.split(",")[0] for row in rows)
-    assert description["data"]["duplicates"] == {
-        "graphs": sum(n for n in copies.values() if n > 1),
-        "distinct": sum(n > 1 for n in copies.values()),
-        "differing": 0,
-        "across": 0,
-    }
-    truth = [sum(row) / sum(map(sum, description["confusion"])) for row in description["confusion"]]
-    assert description["data"]["class_shares"]["test"] == pytest.approx(truth)
-    baseline = description["metrics"]["baseline"]
-    train = description["data"]["class_shares"]["train"]
+    assert description.data.duplicates == Duplicates(
+        graphs=sum(n for n in copies.values() if n > 1),
+        distinct=sum(n > 1 for n in copies.values()),
+        differing=0,
+        across=0,
+    )
+    truth = [sum(row) / sum(map(sum, description.confusion)) for row in description.confusion]
+    assert description.data.class_shares["test"] == pytest.approx(truth)
+    baseline = description.metrics.baseline
+    train = description.data.class_shares["train"]
     assert baseline["accuracy"] == pytest.approx(truth[train.index(max(train))])
     assert baseline["auroc"] == 0.5
-    assert {"deletion", "deletion_random"} <= set(description["saliency"])
+    assert {"deletion", "deletion_random"} <= set(description.saliency)
     text = (out / "card.html").read_text("utf-8")
     assert "occur more than once; all copies of one are in the same part" in Page(text).text
     assert main(["explain", str(out), "CCCO", "--out", str(tmp_path / "one.html")]) == 0
@@ -539,5 +537,5 @@ def test_copies_across_given_parts_are_counted(tmp_path: Path) -> None:
     assert f"{len(twice)} molecules occur more than once." in page.text
     assert "Copies of 2 molecules in the data have different classes" in page.text
     across = sum(chain in chains[:10] for chain in chains[10:])
-    assert model.description["data"]["duplicates"]["across"] == across > 0
+    assert model.description.data.duplicates.across == across > 0
     assert f"Copies of {across} molecules held out for validation or test are in" in page.text

@@ -14,7 +14,9 @@ from matplotlib.figure import Figure
 from graph_transplant.figures import CHARTS, Chart, networks
 from graph_transplant.report import notebook_html, render_report, write_report
 from graph_transplant.results.calls import Asked, Call
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results
+from graph_transplant.utils.schema import plain
 from helpers.made_up_records import (
     BETTER,
     FEW,
@@ -25,7 +27,15 @@ from helpers.made_up_records import (
     WORSE,
     made_up,
 )
-from helpers.page_samples import NASTY, Page, check_harmless, check_self_contained, golden, rich
+from helpers.page_samples import (
+    NASTY,
+    Page,
+    changed,
+    check_harmless,
+    check_self_contained,
+    golden,
+    rich,
+)
 
 COMMAND = "graph-transplant compare toy --methods vanilla,drop-edge --folds 5 --repeats 1"
 TOY = Call(
@@ -100,7 +110,7 @@ def test_what_next_after_a_gain_is_to_train_with_the_best() -> None:
     assert f"{train} --method drop-nodes" in page_of(two(), calls=[odd]).text
     # The command line does not know methods and networks of one's own.
     own = made_up("vanilla", PLAIN) + made_up("mine", BETTER)
-    for records in (own, [record | {"model": "net"} for record in two()]):
+    for records in (own, [changed(record, model="net") for record in two()]):
         assert "graph-transplant train" not in page_of(records, calls=[TOY]).text
     alone = page_of(made_up("vanilla", PLAIN))
     assert "Add another method to compare." in alone.text
@@ -111,7 +121,7 @@ def test_what_next_trains_as_the_comparison_did() -> None:
     reading = {"smiles": "my mol", "target": "y", "id": "a,b", "largest_fragment": True}
     options = {"epochs": 100, "balance": True, "readout": "sum", "metric": "accuracy"}
     call = replace(TOY, data="t.csv", reading=reading, options=options)
-    deep = [record | {"layers": 4} for record in two()]
+    deep = [changed(record, layers=4) for record in two()]
     asked = replace(TOY.asked, layers=(4,))
     text = page_of(deep, calls=[replace(call, asked=asked)]).text
     read = "train t.csv --smiles 'my mol' --target y --id a,b --largest-fragment"
@@ -120,9 +130,9 @@ def test_what_next_trains_as_the_comparison_did() -> None:
 
 
 def test_one_harder_condition_is_told_in_whole() -> None:
-    records = [record for record in golden("motifs-conditions") if record.get("train_fraction")]
-    one = min(record["train_fraction"] for record in records)
-    page = Page(render_report(Results([r for r in records if r["train_fraction"] == one])))
+    records = [record for record in golden("motifs-conditions") if record.train_fraction < 1]
+    one = min(record.train_fraction for record in records)
+    page = Page(render_report(Results([r for r in records if r.train_fraction == one])))
     assert "Saliency maps" in page.text
     assert "Learning" in page.text
 
@@ -156,15 +166,13 @@ def test_the_network_with_the_finding_leads_and_is_named() -> None:
 def test_charts_of_conditions_name_their_network_and_start_from_the_easiest() -> None:
     shares = [{**FEW, "train_fraction": share} for share in (0.5, 0.1)]
     records = [
-        record | changes
+        changed(record, **changes)
         for model in ("gcs", "gin")
         for changes in [{**few, **noise} for few in shares for noise in ({}, NOISY)]
         for record in made_up("vanilla", PLAIN, model=model) + made_up("a", UNSURE, model=model)
     ]
-    for record in records:
-        if record["train_fraction"] == 0.1:
-            record["test"] = {"accuracy": 0.3}
-    page = page_of(records)
+    poor = {"accuracy": 0.3}
+    page = page_of([replace(r, test=poor) if r.train_fraction == 0.1 else r for r in records])
     title = "No method is shown to be better than vanilla in 2 comparisons (on 50 % of the training"
     assert page.text.lstrip().startswith(title)
     assert page.text.count("gcs-3: Conditions") == page.text.count("gin-3: Conditions") == 1
@@ -214,7 +222,7 @@ def test_drawn_examples_name_methods_and_what_is_damaged(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     records = rich("vanilla", "transplant-dp")
-    records[0] = records[0] | {"examples": [{"kind": "saliency", "graph": "x"}]}
+    records[0] = changed(records[0], examples=[{"kind": "saliency", "graph": "x"}])
     text = render_report(Results(records))
     page = Page(text)
     assert "Not drawn: " in page.text
@@ -223,9 +231,9 @@ def test_drawn_examples_name_methods_and_what_is_damaged(
     # Of many methods the reference and the best are drawn, the rest is named.
     several = golden("paper-quick-enzymes")
     many = [
-        {key: value for key, value in record.items() if key in PLAINLY} | {"examples": examples}
+        changed({k: v for k, v in plain(record).items() if k in PLAINLY}, examples=examples)
         for record in several
-        if record["model"] == "gcs" and (examples := [*(record.get("examples") or ())][:1])
+        if record.model == "gcs" and (examples := record.examples[:1])
     ]
     found = Page(render_report(Results(many)))
     assert re.search(r"Not drawn: [a-z-]+, [a-z-]+", found.text)
@@ -249,17 +257,17 @@ def test_committed_comparisons_have_a_page(name: str) -> None:
 # -------------------------------------------------------------------- safety
 
 
-def hostile(name: str) -> list[dict]:
+def hostile(name: str) -> list[TrialRecord]:
     settings = {"folds": 5, "epochs": 100, name[:100]: name}
     return [
-        record | {"settings": settings, "curve": curve(record)}
+        changed(record, settings=settings, curve=curve(record))
         for record in two(data=name, source=name, fingerprint=name, model=name)
         + made_up(name, UNSURE, data=name, source=name, fingerprint=name, model=name)
     ]
 
 
-def curve(record: dict) -> list[dict]:
-    score = record["test"]["accuracy"]
+def curve(record: TrialRecord) -> list[dict]:
+    score = record.test["accuracy"]
     return [{"epoch": epoch, "validation_accuracy": score * epoch / 9} for epoch in (1, 5, 9)]
 
 

@@ -14,16 +14,16 @@ import pytest
 from graph_transplant.cli.comparisons import report
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.report.typography import latex_text, markdown_text
-from graph_transplant.results.record import Record
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.record_file import record_line
 from graph_transplant.results.results import Results, read_results
 from helpers.made_up_records import BETTER, PLAIN, UNSURE, made_up, on
-from helpers.page_samples import NASTY, rich
+from helpers.page_samples import NASTY, changed, rich
 
 METHODS = {"vanilla": PLAIN, "mixup": UNSURE, "transplant-ep": BETTER}
 
 
-def trials(*methods: str, folds: int = 5, **changes: object) -> list[Record]:
+def trials(*methods: str, folds: int = 5, **changes: object) -> list[TrialRecord]:
     """Made-up trials on ENZYMES; transplant-ep is significantly better."""
     parts = [made_up(name, METHODS[name][:folds], **changes) for name in methods or METHODS]
     return on("ENZYMES", *parts)
@@ -120,8 +120,8 @@ def test_markdown_has_all_columns_and_as_many_cells_in_every_line() -> None:
 
 
 def test_names_that_mean_harm_stay_text_in_every_format() -> None:
-    found: list[Record] = [
-        record | {"data": HOSTILE, "model": HOSTILE}
+    found: list[TrialRecord] = [
+        changed(record, data=HOSTILE, model=HOSTILE)
         for record in made_up("vanilla", PLAIN) + made_up(HOSTILE, BETTER)
     ]
     results = Results(found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import inspect
 import io
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from graph_transplant.config.compare import Settings
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.methods import METHODS, expand_methods
 from graph_transplant.nn import CONVOLUTIONS
+from graph_transplant.results.record_file import record_line
 from helpers.made_up_records import BETTER, PLAIN, UNSURE, WORSE, made_up
 from reproduction import experiments
 from reproduction.experiments import EXPERIMENTS, Request, Run, plan, run
@@ -137,11 +137,11 @@ def save(out: Path, one: Run, model: str, method: str, values: list[float], **mo
         settings=settings.as_record("0.1.0"), **given | more,
     )  # fmt: skip
     for record, value in zip(records, values, strict=True):
-        record["test"] |= {"ece": 0.5 - value / 2}
+        record.test["ece"] = 0.5 - value / 2
     directory = out / one.directory
     directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "records.jsonl", "a", encoding="utf-8") as file:
-        file.writelines(json.dumps(record) + "\n" for record in records)
+    with open(directory / "records.jsonl", "ab") as file:
+        file.writelines(map(record_line, records))
 
 
 def table_of(out: Path, experiment: str, budget: str = "quick", **asked: list[str]) -> PaperTable:

@@ -16,15 +16,16 @@ from scipy import stats
 
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.results.average_ranks import Across, across
-from graph_transplant.results.record import Record
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results
 from graph_transplant.results.statistics import holm
 from helpers.made_up_records import NO_NETWORK, NOISY, judged_by, made_up, on
+from helpers.page_samples import changed
 
 
 def trials(
     data: str, method: str, score: float | None, model: str = "gcs", count: int = 5, **changes: Any
-) -> list[Record]:
+) -> list[TrialRecord]:
     """Trials of one method on one data set, with this mean."""
     found = made_up(method, [0.5] * count, test={"accuracy": score}, model=model, **changes)
     return on(data, found)
@@ -36,7 +37,7 @@ def results(
     counts: Mapping[tuple[int, str], int] | None = None,
 ) -> list[Results]:
     """One data set after another, each method with one score per data set."""
-    found: list[list[Record]] = [[] for _ in next(iter(scores.values()))]
+    found: list[list[TrialRecord]] = [[] for _ in next(iter(scores.values()))]
     for method, values in scores.items():
         for number, value in enumerate(values):
             count = (counts or {}).get((number, method), 5)
@@ -137,7 +138,7 @@ def test_only_methods_that_every_data_set_has_finished_are_ranked() -> None:
 def test_trials_with_wrong_labels_are_not_ranked() -> None:
     plain = results({"vanilla": PLAIN, "a": GOOD})
     noisy = [
-        Results([record | NOISY for record in each.records if record["method"] == "a"])
+        Results([changed(record, **NOISY) for record in each.records if record.method == "a"])
         for each in plain
     ]
     (without,), (found,) = across(plain), across([*plain, *noisy])
@@ -207,7 +208,7 @@ def test_methods_without_a_network_are_ranked_beside_every_model() -> None:
         ),
     ],
 )
-def test_what_cannot_be_compared_is_named(records: list[Record], message: str) -> None:
+def test_what_cannot_be_compared_is_named(records: list[TrialRecord], message: str) -> None:
     with pytest.raises(GraphTransplantError, match=message):
         across([Results(records)])
 

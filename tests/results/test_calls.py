@@ -25,6 +25,7 @@ from graph_transplant.results.calls import (
     split_plain,
 )
 from graph_transplant.results.groups import Group
+from graph_transplant.results.record_file import record_line
 from graph_transplant.results.results import read_results
 
 SHORT: dict[str, Any] = {"folds": 3, "epochs": 2, "seed": 3}
@@ -71,12 +72,11 @@ def one_of(commands: list[str], start: str) -> str:
 
 def with_scores(folder: Path, scores: list[tuple[float, float]]) -> None:
     """Replace the test scores of two methods, fold by fold, and write the page again."""
-    path = folder / "records.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = read_results(folder).records
     for record in records:
-        other = record["method"] != "vanilla"
-        record["test"][record["settings"]["metric"]] = scores[record["fold"]][other]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        other = record.method != "vanilla"
+        record.test[record.settings["metric"]] = scores[record.fold][other]
+    (folder / "records.jsonl").write_bytes(b"".join(map(record_line, records)))
     read_results(folder).report()
 
 
@@ -99,11 +99,11 @@ def test_commands_of_a_page_from_the_command_line_run(here: Path) -> None:
     for command in (more, train, again):
         carry_out(command)
     records = read_results(here / "c").records
-    assert {record["repeat"] for record in records} == set(range(verdict.repeats))
+    assert {record.repeat for record in records} == set(range(verdict.repeats))
     description = TrainedModel.load(here / "models/my-mols").description
-    assert description["training"]["epochs"] == 2
-    assert description["training"]["split"] == "random"
-    assert description["data"]["source"] == "my mols.csv"
+    assert description.training.epochs == 2
+    assert description.training.split == "random"
+    assert description.data.source == "my mols.csv"
 
 
 def test_commands_of_a_page_from_python_run_in_a_shell(here: Path) -> None:
@@ -114,7 +114,7 @@ def test_commands_of_a_page_from_python_run_in_a_shell(here: Path) -> None:
     again = f"graph-transplant compare {read} --methods vanilla,drop-nodes"
     again += " --folds 3 --epochs 2 --seed 3 --out c"
     assert (here / "c/commands.txt").read_text() == f"{again}\n"
-    assert all(record["source"] == "m.csv" for record in results.records)
+    assert all(record.source == "m.csv" for record in results.records)
     with_scores(here / "c", [(0.60, 0.60), (0.60, 0.60), (0.61, 0.60)])
     commands = printed(here / "c/report.html")
     train = one_of(commands, "graph-transplant train m.csv --smiles 'my mol' --target")
@@ -142,7 +142,7 @@ def test_commands_for_objects_are_python_and_run(here: Path) -> None:
     carry_out(again, data=table)
     assert (here / "c/records.jsonl").read_bytes() == before
     carry_out(train, data=table)
-    assert TrainedModel.load(here / "models/molecules").description["training"]["epochs"] == 2
+    assert TrainedModel.load(here / "models/molecules").description.training.epochs == 2
 
 
 def test_own_methods_and_options_of_a_generator_are_named_as_in_the_call(here: Path) -> None:

@@ -15,7 +15,6 @@ import graph_transplant as gt
 from graph_transplant.data.targets import as_targets
 from graph_transplant.metrics import METRICS, TASKS, Metric, measure
 from graph_transplant.results.predictions import path_of, read_predictions
-from graph_transplant.results.record import Trial
 from graph_transplant.results.record_file import RecordStore
 from helpers.made_up_records import IDENTITY, PREDICTED, SETTINGS, record
 
@@ -61,28 +60,28 @@ def test_recorded_metrics_are_those_of_the_predictions(
     data, options = COMPARISONS[kind]
     results = gt.compare(data, out=tmp_path, **options)
     for item in results.records:
-        kept = read_predictions(path_of(tmp_path, Trial.of_record(item)))
+        kept = read_predictions(path_of(tmp_path, item.trial))
         assert kept is not None
         for name, part in kept.parts.items():
             output = torch.from_numpy(part.output)
             targets = as_targets(torch.from_numpy(part.target), output.shape[1])
-            measured = measure(output, targets, item["task"])
+            measured = measure(output, targets, item.task)
             assert {k: v for k, v in measured.items() if v == v} == {
-                k: v for k, v in item[name].items() if v is not None
+                k: v for k, v in getattr(item, name).items() if v is not None
             }
-            assert len(part.graph) == item["sizes"][name]
+            assert len(part.graph) == getattr(item.sizes, name)
     table = results.predictions()
     tests = table[table["part"] == "test"]
     # Every graph is a test graph once, with its own target.
     for _, part in tests.groupby("method"):
         assert sorted(part["graph"]) == list(range(len(set(table["graph"]))))
     for item in results.records:
-        rows = tests[
-            (tests["method"] == item["method"]) & (tests["fold"] == item["fold"])
-        ].set_index("graph")
+        rows = tests[(tests["method"] == item.method) & (tests["fold"] == item.fold)].set_index(
+            "graph"
+        )
         if kind == "classes":
             guess = rows.filter(like="output_").to_numpy().argmax(1)
-            assert accuracy_score(rows["target"], guess) == pytest.approx(item["test"]["accuracy"])
+            assert accuracy_score(rows["target"], guess) == pytest.approx(item.test["accuracy"])
             continue
         assert (rows["row"] == rows.index + 1).all()
         for name in ("y", "z") if kind == "labels" else ("y",):
@@ -91,12 +90,12 @@ def test_recorded_metrics_are_those_of_the_predictions(
             )
         if kind == "values":
             expected = r2_score(rows["target_y"].astype(float), rows["output_y"].astype(float))
-            assert item["test"]["r2"] == pytest.approx(expected)
+            assert item.test["r2"] == pytest.approx(expected)
         else:
             known = rows[rows["target_y"].notna()]
             one = roc_auc_score(known["target_y"], known["output_y"])
             two = roc_auc_score(rows["target_z"], rows["output_z"])
-            assert item["test"]["auroc"] == pytest.approx((one + two) / 2)
+            assert item.test["auroc"] == pytest.approx((one + two) / 2)
 
 
 def test_predictions_are_there_without_a_directory_and_after_selection(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_workers_keep_the_same_predictions(tmp_path: Path) -> None:
 def test_records_without_predictions_stay_valid_and_continue(tmp_path: Path) -> None:
     options = {"methods": ["vanilla"], "train_fraction": 0.2, "out": tmp_path, **GIVEN}
     before = gt.compare("motifs", **options)
-    path_of(tmp_path, Trial.of_record(before.records[0])).unlink()
+    path_of(tmp_path, before.records[0].trial).unlink()
     again = gt.compare("motifs", **options)
     assert again.records == before.records
     assert sorted(set(again.predictions()["fold"])) == [1, 2]
@@ -166,7 +165,7 @@ def test_starting_over_keeps_predictions_beside_their_records(tmp_path: Path) ->
             (tmp_path / "predictions" / ".x.npz.part").write_text("of a killed process")
             writer.append(record(number), PREDICTED)
     for number, name in enumerate(("predictions-1", "predictions-2")):
-        kept = path_of(tmp_path, Trial.of_record(record(number)))
+        kept = path_of(tmp_path, record(number).trial)
         assert (tmp_path / name / kept.name).exists()
     with RecordStore(tmp_path).writing(IDENTITY, SETTINGS):
         assert [file.suffix for file in (tmp_path / "predictions").iterdir()] == [".npz"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -18,14 +19,21 @@ import pytest
 from graph_transplant.cli import main
 from graph_transplant.config.compare import NUMERICS, Settings
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.results.record import Record
+from graph_transplant.results.record import TrialRecord, record_of
 from graph_transplant.results.record_file import RecordStore, record_line
 from graph_transplant.utils.files import write_atomically
+from graph_transplant.utils.schema import plain
 from helpers.made_up_records import IDENTITY, NO_NETWORK, PREDICTED, SETTINGS, record
 from helpers.page_samples import rich
 
+ROOT = Path(__file__).resolve().parents[2]
+FILES = [*ROOT.glob("results/full/*/records.jsonl"), *ROOT.glob("tests/golden/records/*.gz")]
+given_files = pytest.mark.parametrize(
+    "path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in sorted(FILES)]
+)
 
-def write(directory: Path, *items: Record) -> None:
+
+def write(directory: Path, *items: TrialRecord) -> None:
     with RecordStore(directory).writing(IDENTITY, SETTINGS) as writer:
         for item in items:
             writer.append(item, PREDICTED)
@@ -33,12 +41,12 @@ def write(directory: Path, *items: Record) -> None:
 
 def test_what_is_written_is_read_in_order_and_appended_to(tmp_path: Path) -> None:
     write(tmp_path / "deep" / "down", record(2), record(0))
-    write(tmp_path / "deep" / "down", record(1, note="Ünïcode ✓ \u2028"))
+    write(tmp_path / "deep" / "down", record(1, source="Ünïcode ✓ \u2028"))
     found = RecordStore(tmp_path / "deep" / "down").read()
-    assert [item["fold"] for item in found] == [2, 0, 1]
-    assert found[2] == record(1, note="Ünïcode ✓ \u2028")
-    line = record_line(record(0, test={"nll": float("nan"), "curve": [1.0, float("-inf")]}))
-    assert json.loads(line)["test"] == {"nll": None, "curve": [1.0, None]}
+    assert [item.fold for item in found] == [2, 0, 1]
+    assert found[2] == record(1, source="Ünïcode ✓ \u2028")
+    line = record_line(record(0, test={"nll": float("nan"), "rmse": float("-inf")}))
+    assert json.loads(line)["test"] == {"nll": None, "rmse": None}
 
 
 def test_every_line_is_on_disk_before_append_returns(
@@ -109,9 +117,10 @@ def test_a_malformed_line_in_the_middle_is_named_and_nothing_is_touched(
         *rich("vanilla", "transplant-ep")[::5],
         record(1, inner=0, validation={"accuracy": 1, "auroc": None}, new={"of": ["a later one"]}),
         record(1, method="forest", **NO_NETWORK),
+        record(1, cost={"fit_seconds": 1}, attacked=[{"budget": 1, "removals_only": True}]),
     ],
 )
-def test_everything_a_trial_writes_is_read(tmp_path: Path, item: Record) -> None:
+def test_everything_a_trial_writes_is_read(tmp_path: Path, item: TrialRecord) -> None:
     (tmp_path / "records.jsonl").write_bytes(record_line(item))
     assert RecordStore(tmp_path).read() == [item]
     write(tmp_path / "again", item)
@@ -121,13 +130,16 @@ def test_everything_a_trial_writes_is_read(tmp_path: Path, item: Record) -> None
 @pytest.mark.parametrize(
     ("path", "value", "wanted"),
     [
-        ("fold", "one", "int"),
-        ("seconds", "long", r"int \| float"),
-        ("validation", [0.5], "dict"),
-        ("settings.folds", "3", "int"),
-        ("test.accuracy", "high", r"int \| float"),
-        ("cost", "much", "dict"),
-        ("curve", {"epoch": 1}, "list"),
+        ("fold", "one", "an integer"),
+        ("seconds", "long", "a number"),
+        ("validation", [0.5], "an object"),
+        ("settings.folds", "3", "an integer"),
+        ("test.accuracy", "high", "a number"),
+        ("cost", "much", "an object"),
+        ("curve", {"epoch": 1}, "a list"),
+        ("label_noise", 1.0, "a number < 1.0"),
+        ("settings.attack", "all", "a list"),
+        ("settings.metric", "fame", "one of accuracy, .*"),
         ("data", None, ""),
         ("sizes.train", None, ""),
     ],
@@ -136,28 +148,29 @@ def test_everything_a_trial_writes_is_read(tmp_path: Path, item: Record) -> None
 def test_a_field_that_is_missing_or_of_the_wrong_type_is_named_wherever_it_is(
     tmp_path: Path, path: str, value: Any, wanted: str, first: bool
 ) -> None:
-    item = record(1)
+    item = plain(record(1))
     *outer, last = path.split(".")
     inside = item[outer[0]] if outer else item
     inside |= {last: value}
     if value is None:
         del inside[last]
-    lines = [record_line(item), record_line(record(0))]
+    lines = [json.dumps(item).encode() + b"\n", record_line(record(0))]
     content = b"".join(lines if first else lines[::-1])
     (tmp_path / "records.jsonl").write_bytes(content)
     field = re.escape(path)
     # Whole JSON at the end is no torn line: cutting it off would hide that somebody changed it.
-    wrong = rf"must be {wanted}( \| None)?, got" if wanted else r"is missing\)"
-    message = rf"line {1 if first else 2} is not a record \(field `{field}` {wrong}"
+    wrong = rf"must be {wanted}; got" if wanted else r"is missing\)"
+    message = rf"line {1 if first else 2} is not a record \(`{field}` {wrong}"
     with pytest.raises(GraphTransplantError, match=message):
         write(tmp_path)
     assert (tmp_path / "records.jsonl").read_bytes() == content
 
 
 def test_trials_of_nested_selection_in_older_records_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, record(0, inner=0), record(0, inner=1), record(0, inner=2), record(1))
-    before = (tmp_path / "records.jsonl").read_bytes()
-    assert [one["fold"] for one in RecordStore(tmp_path).read()] == [0, 1]
+    lines = [plain(record(0)) | {"inner": inner} for inner in range(3)] + [plain(record(1))]
+    before = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    (tmp_path / "records.jsonl").write_bytes(before)
+    assert [one.fold for one in RecordStore(tmp_path).read()] == [0, 1]
     write(tmp_path, record(2))
     assert (tmp_path / "records.jsonl").read_bytes() == before + record_line(record(2))
 
@@ -187,7 +200,8 @@ def test_records_of_another_comparison_are_refused_and_each_difference_is_named(
 
 def test_records_of_other_numerics_can_be_read_and_are_not_added_to(tmp_path: Path) -> None:
     old = {"folds": 5, "epochs": 1000, "parts": 2}  # as records were before there were versions
-    (tmp_path / "records.jsonl").write_bytes(record_line(record(0, settings=old)))
+    line = json.dumps(plain(record(0)) | {"settings": old})
+    (tmp_path / "records.jsonl").write_text(line + "\n")
     assert RecordStore(tmp_path).read() == [record(0, settings=old)]
     now = Settings(shards=2).as_record("0.1.0")
     message = r"another version of the methods .*numerics 1, here 2.* start over with `fresh`"
@@ -211,9 +225,10 @@ def test_records_of_other_numerics_can_be_read_and_are_not_added_to(tmp_path: Pa
 def test_records_of_a_newer_version_are_refused_by_name(
     change: dict[str, Any], numbers: str, tmp_path: Path
 ) -> None:
-    newer = record(0) | change
-    newer["settings"] = record(0)["settings"] | newer["settings"] | {"version": "7.1"}
-    (tmp_path / "records.jsonl").write_bytes(record_line(newer))
+    newer = plain(record(0)) | change
+    newer["settings"] = record(0).settings | newer["settings"] | {"version": "7.1"}
+    line = json.dumps(newer) + "\n"
+    (tmp_path / "records.jsonl").write_text(line)
     message = rf"line 1 was made by graph-transplant 7\.1 \({numbers}\), which is newer .*upgrade"
     with pytest.raises(GraphTransplantError, match=message):
         RecordStore(tmp_path).read()
@@ -222,14 +237,15 @@ def test_records_of_a_newer_version_are_refused_by_name(
         RecordStore(tmp_path).writing(IDENTITY, SETTINGS),
     ):
         pass
-    assert (tmp_path / "records.jsonl").read_bytes() == record_line(newer)
+    assert (tmp_path / "records.jsonl").read_text() == line
 
 
 def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
     tmp_path: Path,
 ) -> None:
     old = {"folds": 5, "epochs": 1000, "seed": 0, "numerics": NUMERICS, "version": "0.1.0"}
-    (tmp_path / "records.jsonl").write_bytes(record_line(record(0, settings=old)))
+    line = json.dumps(plain(record(0)) | {"settings": old})
+    (tmp_path / "records.jsonl").write_text(line + "\n")
     now = Settings(seed=0).as_record("0.2.0")  # another version does not matter
     assert len(now) > len(old)
     with RecordStore(tmp_path).writing(IDENTITY, now) as writer:
@@ -256,6 +272,37 @@ def test_records_made_before_a_setting_existed_fit_its_default_and_nothing_else(
 
 
 # Starting over --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: str(path.relative_to(ROOT)))
+def test_committed_records_are_read_and_written_as_they_were(path: Path) -> None:
+    """Those of the present version byte for byte; older ones with what `upgrade` adds or drops."""
+    kept = {"inner", "columns"}  # no longer read
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        for line in file:
+            old = json.loads(line)
+            again = record_line(record_of(old))
+            if not kept & old.keys() and "recipe" in old["settings"]:
+                assert again == line
+                continue
+            new = json.loads(again)
+            parts = old["settings"].pop("parts", 1)
+            assert parts == new["settings"]["shards"] or "shards" in old["settings"]
+            assert old.pop("settings").items() <= new.pop("settings").items()
+            if "curve" in old and "validation_score" not in old["curve"][0]:
+                scored = [{**p, "validation_score": p["validation_accuracy"]} for p in old["curve"]]
+                old["curve"] = scored
+            assert {name: v for name, v in old.items() if name not in kept} == new
+
+
+def test_a_record_of_before_a_setting_existed_had_its_default() -> None:
+    def settings(**more: object) -> dict[str, Any]:
+        return record(settings={"folds": 5, "epochs": 400, "version": "0.1.0"} | more).settings
+
+    assert settings() == {**Settings(epochs=400).as_record("0.1.0"), "numerics": 1}
+    assert settings(parts=2)["shards"] == 2  # as it was called then
+    assert settings(attack=[0.5, 0.25, 0.5])["attack"] == [0.25, 0.5]
+    assert settings(balance=True)["balance"] is True
 
 
 def test_starting_over_keeps_every_file_there_was(tmp_path: Path) -> None:

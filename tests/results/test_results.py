@@ -23,7 +23,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import METRICS, Metric
 from graph_transplant.report.tables import ranking, rankings
 from graph_transplant.results.groups import Group
-from graph_transplant.results.record import Record, Trial
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results, read_results
 from graph_transplant.results.sentences import joint_headline as headline
 from graph_transplant.results.statistics import holm
@@ -44,10 +44,11 @@ from helpers.made_up_records import (
     rows,
     verdicts,
 )
+from helpers.page_samples import changed
 from helpers.strategies import rings_and_stars
 
 
-def sentence(*parts: list[Record]) -> str:
+def sentence(*parts: list[TrialRecord]) -> str:
     (verdict,) = verdicts([record for part in parts for record in part])
     return verdict.sentence
 
@@ -60,7 +61,7 @@ def shifted(values: list[float], *gains: float) -> list[float]:
     return [value + gain for value, gain in zip(values, gains, strict=True)]
 
 
-def with_gains(method: str, *gains: float) -> list[Record]:
+def with_gains(method: str, *gains: float) -> list[TrialRecord]:
     return made_up(method, shifted(PLAIN, *gains))
 
 
@@ -69,7 +70,7 @@ def with_gains(method: str, *gains: float) -> list[Record]:
 
 def test_the_frame_has_a_row_per_trial_with_its_metrics() -> None:
     noisy = made_up("a", BETTER, **NOISY)
-    noisy[0]["test"] |= {"ece": None}
+    noisy[0].test["ece"] = None
     frame = Results(made_up("vanilla", PLAIN) + noisy).frame
     assert len(frame) == 10
     assert frame.columns.is_unique
@@ -132,7 +133,7 @@ def test_only_folds_that_both_have_with_a_score_are_paired() -> None:
     assert better.difference == pytest.approx((0.11 + 0.09 + 0.11) / 3)
     assert better.accuracy_mean == pytest.approx(sum(BETTER[1:]) / 4)
     records = made_up("vanilla", PLAIN) + made_up("a", BETTER)
-    records[7]["test"]["accuracy"] = None
+    records[7].test["accuracy"] = None
     first, second = rows(records)
     # What has no mean is the last.
     assert (first.method, second.score_mean, second.pairs) == ("vanilla", None, 4)
@@ -281,13 +282,13 @@ def test_a_metric_from_outside_is_recorded_shown_and_may_decide(
     store = rings_and_stars(24, seed=0, name="tiny")
     compare(store, methods=["vanilla"], metric="toy", folds=3, epochs=1, layers=1, out=tmp_path)
     results = read_results(tmp_path)
-    values = [record["test"]["toy"] for record in results.records]
+    values = [record.test["toy"] for record in results.records]
     assert results.metric == "toy"
     assert results.frame["toy"].tolist() == results.frame["score"].tolist() == values
     assert float(table(results)[0]["toy_mean"]) == pytest.approx(np.mean(values), rel=1e-5)
     assert "a mean toy spread of" in next(iter(results.verdicts.values())).sentence
     plain = {"settings": {"folds": 3, "epochs": 1}}  # by which accuracy decides
-    other = Results([record | plain for record in results.records])
+    other = Results([changed(record, **plain) for record in results.records])
     columns = ranking(next(iter(other.groups.values()))).columns
     (column,) = (column for column in columns if column.title == "Toy spread")
     assert (column.definition, column.more) == ("How far.", True)
@@ -346,7 +347,7 @@ def test_verdicts_give_the_gain_its_interval_and_what_it_rests_on() -> None:
     ],
 )
 def test_verdict_when_nothing_can_be_tested(
-    records: list[Record], expected: str, headline: str
+    records: list[TrialRecord], expected: str, headline: str
 ) -> None:
     (verdict,) = verdicts(records)
     assert (verdict.kind, verdict.headline) == ("open", headline)
@@ -410,7 +411,7 @@ def test_what_next_says_how_small_a_difference_would_be_found_and_how_many_repea
 # -------------------------------------------------------------------- notes
 
 
-def notes(*parts: list[Record]) -> list[str]:
+def notes(*parts: list[TrialRecord]) -> list[str]:
     return Results([record for part in parts for record in part]).notes
 
 
@@ -438,7 +439,7 @@ def test_notes_say_where_an_attack_does_not_see_all_features() -> None:
     budgets = [{"budget": 0.1, "accuracy": 0.4}]
     plain = made_up("vanilla", PLAIN, attacked=budgets)
     assert notes(plain) == []
-    strong = [record | {"settings": record["settings"] | {"recipe": "strong"}} for record in plain]
+    strong = [changed(record, settings=record.settings | {"recipe": "strong"}) for record in plain]
     (note,) = notes(strong)
     assert note.startswith("The attack ignores the gradient through the random-walk features of")
 
@@ -446,7 +447,7 @@ def test_notes_say_where_an_attack_does_not_see_all_features() -> None:
 def test_notes_name_worse_calibration_than_the_reference() -> None:
     off = made_up("a", PLAIN)
     for record, more in zip(off, (0.10, 0.11, 0.09, 0.11, 0.11), strict=True):
-        record["test"]["ece"] += more
+        record.test["ece"] += more
     (worse,) = notes(made_up("vanilla", PLAIN), off)
     assert worse.startswith("Calibration gets worse with a: ECE +0.104 (p < 0.001); calibrate")
     # Better calibration is no bad news, and of several groups the note says which.
@@ -456,11 +457,11 @@ def test_notes_name_worse_calibration_than_the_reference() -> None:
     # The difference is over common folds, and p is corrected for the number of methods.
     later = made_up("vanilla", PLAIN, repeat=1, test={"accuracy": 0.5, "ece": 0.3})
     for record, ece in zip(off, (0.10, 0.09, 0.08, 0.11, 0.15), strict=True):
-        record["test"]["ece"] = ece
+        record.test["ece"] = ece
     found = notes(made_up("vanilla", PLAIN), later, off)
     assert any("Calibration gets worse with a: ECE +0.056 (p = 0.047)" in note for note in found)
     another = made_up("b", PLAIN)
-    another[0]["test"]["ece"] = 0.06
+    another[0].test["ece"] = 0.06
     assert notes(made_up("vanilla", PLAIN), off, another) == []
 
 
@@ -473,7 +474,7 @@ def test_notes_name_scores_near_the_majority() -> None:
     start = "Always predicting the mean reaches 0.000; not clearly above it: vanilla."
     assert note.startswith(start)
     # Not of what is judged by another metric, also beside a data set that is judged by accuracy.
-    other = [record | {"majority": 0.9} for record in judged_by("auroc", "vanilla", PLAIN)]
+    other = [changed(record, majority=0.9) for record in judged_by("auroc", "vanilla", PLAIN)]
     assert notes(made_up("vanilla", PLAIN), on("z", other)) == []
 
 
@@ -505,7 +506,7 @@ def test_methods_are_practically_equal_when_the_whole_interval_is_within_a_point
 # -------------------------------------------------------------------- classical rivals
 
 
-def beside(values: list[float], name: str = "forest", **changes: object) -> list[Record]:
+def beside(values: list[float], name: str = "forest", **changes: object) -> list[TrialRecord]:
     return made_up(name, values, **NO_NETWORK | changes)
 
 
@@ -634,6 +635,6 @@ def test_r2_is_a_plain_number_everywhere() -> None:
     assert any(text.startswith("+0.093, p") for text in texts)
     said = io.StringIO()
     progress = Plain(Console(file=said))
-    progress.start(trials=[Trial.of_record(records[0])], finished=[], workers=1)
+    progress.start(trials=[records[0].trial], finished=[], workers=1)
     progress.trial_finished(records[0])
     assert "R² 0.410," in said.getvalue()

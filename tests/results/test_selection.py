@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_transplant.results.record import Condition, Record
+from graph_transplant.results.record import Setup, TrialRecord
 from graph_transplant.results.results import Results
 from graph_transplant.results.selection import left_out, select
 from helpers.made_up_records import made_up
@@ -26,23 +27,26 @@ def trial(
     repeat: int = 0,
     test: float = 0.5,
     **changes: Any,
-) -> Record:
-    (record,) = made_up(method, [test], layers=layers, repeat=repeat, fold=fold)
-    record["validation"] = {"accuracy": validation, "auroc": 0.9}
-    return record | {"settings": {"folds": FOLDS, "epochs": 100}} | changes
+) -> TrialRecord:
+    (record,) = made_up(
+        method,
+        [test],
+        layers=layers,
+        repeat=repeat,
+        validation={"accuracy": validation, "auroc": 0.9},
+        **{"fold": fold, "settings": {"folds": FOLDS, "epochs": 100}, **changes},
+    )
+    return record
 
 
 def candidate(
     method: str, layers: int, validation: Sequence[float], **changes: Any
-) -> list[Record]:
+) -> list[TrialRecord]:
     return [trial(method, layers, fold, value, **changes) for fold, value in enumerate(validation)]
 
 
-def chosen(records: Iterable[Record]) -> list[tuple[int, int, int, str]]:
-    return [
-        (record["repeat"], record["fold"], record["chosen"]["layers"], record["chosen"]["method"])
-        for record in records
-    ]
+def chosen(records: Iterable[TrialRecord]) -> list[tuple[int, int, int, str]]:
+    return [(record.repeat, record.fold, *record.chosen) for record in records]
 
 
 def test_validation_chooses_one_candidate_for_all_folds() -> None:
@@ -57,13 +61,10 @@ def test_validation_chooses_one_candidate_for_all_folds() -> None:
         *((0, fold, 4, "drop-nodes:ratio=0.4") for fold in range(4)),
         *((0, fold, 5, "vanilla") for fold in range(4)),
     ]
-    assert {record["method"] for record in found} == {"drop-nodes", "vanilla"}
-    assert found[0] == deeper[0] | {
-        "method": "drop-nodes",
-        "chosen": {"layers": 4, "method": "drop-nodes:ratio=0.4"},
-    }
-    assert "chosen" not in deeper[0], "records are copied, not changed"
-    assert deeper[0]["method"] == "drop-nodes:ratio=0.4"
+    assert {record.method for record in found} == {"drop-nodes", "vanilla"}
+    setup = Setup(4, "drop-nodes:ratio=0.4")
+    assert found[0] == replace(deeper[0], method="drop-nodes", chosen=setup)
+    assert found[0].trial == deeper[0].trial
 
 
 def test_models_data_sets_and_conditions_choose_for_themselves() -> None:
@@ -77,7 +78,7 @@ def test_models_data_sets_and_conditions_choose_for_themselves() -> None:
     ):
         records += candidate("a", 3, first, **changes) + candidate("a", 4, second, **changes)
     layers = {
-        (record["data"], record["model"], Condition.of(record).short): record["layers"]
+        (record.data, record.model, record.condition.short): record.layers
         for record in select(records[::-1], "validation")
     }
     assert layers == {
@@ -143,7 +144,7 @@ def test_a_fold_without_a_validation_score_has_no_say() -> None:
     assert chosen(select(first + second, "validation")) == [(0, 0, 4, "a"), (0, 1, 4, "a")]
 
 
-def grid(values: Mapping[tuple[str, int], np.ndarray]) -> list[Record]:
+def grid(values: Mapping[tuple[str, int], np.ndarray]) -> list[TrialRecord]:
     """Records of several candidates; validation scores of each, ``[repeats, folds]``."""
     return [
         trial(method, layers, fold, float(scores[repeat, fold]), repeat=repeat)
@@ -174,7 +175,9 @@ def test_selection_against_a_plain_search_whatever_the_test_scores(seed: int) ->
     assert chosen(select(records, "validation")) == expected
     for record in records:
         # A choice that peeked would now take another candidate or fail.
-        record["test"] = {"accuracy": generator.random()} if generator.random() < 0.5 else {}
+        record.test.clear()
+        if generator.random() < 0.5:
+            record.test["accuracy"] = generator.random()
     assert chosen(select(records, "validation")) == expected
 
 

@@ -20,7 +20,7 @@ from graph_transplant.metrics import METRICS, RESERVED, Metric
 from graph_transplant.report import notebook_html, render_report
 from graph_transplant.report.tables import rankings
 from graph_transplant.results.caveats import CAVEATS, CODES
-from graph_transplant.results.record import Record
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.results import Results, read_results
 from graph_transplant.results.sentences import joint_headline
 from graph_transplant.results.statistics import holm, pairs_needed
@@ -37,7 +37,7 @@ from helpers.made_up_records import (
     official,
     on,
 )
-from helpers.page_samples import golden
+from helpers.page_samples import changed, golden
 from helpers.strategies import rings_and_stars
 
 Gains = Sequence[float]
@@ -47,7 +47,7 @@ def shifted(values: Gains, gains: Gains) -> list[float]:
     return [value + gain for value, gain in zip(values, gains, strict=True)]
 
 
-def judged(*parts: list[Record], **given: object) -> Verdict:
+def judged(*parts: list[TrialRecord], **given: object) -> Verdict:
     records = [record for part in parts for record in part]
     (verdict,) = Results(records, **given).verdicts.values()
     return verdict
@@ -68,7 +68,7 @@ NEARLY = (0.06, 0.12, 0.05, 0.14, 0.07)  # a difference from GAIN of 1.6 points,
 SMALL = (0.01, 0.02, 0.01, 0.03, 0.02)  # 8.6 points below GAIN in every fold
 
 
-def with_gain(method: str, gains: Gains) -> list[Record]:
+def with_gain(method: str, gains: Gains) -> list[TrialRecord]:
     return made_up(method, shifted(PLAIN, gains))
 
 
@@ -145,7 +145,7 @@ def test_several_groups_say_where_a_control_is_not_beaten() -> None:
 # -------------------------------------------------------------------- baselines
 
 
-def forest(values: Gains, **changes: object) -> list[Record]:
+def forest(values: Gains, **changes: object) -> list[TrialRecord]:
     return made_up("forest", values, **NO_NETWORK | {"seconds": 0.3} | changes)
 
 
@@ -352,7 +352,7 @@ def test_more_folds_are_advised_where_three_hardly_overlap() -> None:
     # Too few graphs for so many folds.
     few = {"train": 15, "validation": 15, "test": 15}
     small = [
-        record | {"sizes": few}
+        changed(record, sizes=few)
         for record in [*plain, *made_up("a", shifted(PLAIN[:3], gains), folds=3)]
     ]
     assert judged(small).remedy.kind != "folds"  # type: ignore[union-attr]
@@ -370,7 +370,7 @@ def test_the_evidence_counts_folds_and_repeats_of_what_it_is_about() -> None:
 # -------------------------------------------------------------------- caveats
 
 
-def codes(*parts: list[Record], **given: object) -> list[str]:
+def codes(*parts: list[TrialRecord], **given: object) -> list[str]:
     records = [record for part in parts for record in part]
     return [caveat.code for caveat in Results(records, **given).caveats]
 
@@ -383,7 +383,7 @@ def test_training_at_its_limit_is_named_per_method() -> None:
         *made_up("a", UNSURE[3:], fold=3),
         *made_up("b", UNSURE),
     ]
-    records[8] = records[8] | {"fold": 4, "best_epoch": 50}
+    records[8] = changed(records[8], fold=4, best_epoch=50)
     (caveat,) = [one for one in Results(records).caveats if one.code == "GT001"]
     assert caveat.values == {
         "epochs": "100 epochs",
@@ -494,7 +494,7 @@ def test_a_metric_cannot_take_the_name_of_a_column() -> None:
     # In records of before, the column stays what it is.
     old = made_up("vanilla", PLAIN)
     for record in old:
-        record["test"]["method"] = 3.0
+        record.test["method"] = 3.0
     assert set(Results(old).frame["method"]) == {"vanilla"}
 
 

@@ -70,7 +70,7 @@ def attack(
         )
     store, skipped = labelled(loaded, data, target, columns)
     tell_rows(skipped, len(store))
-    known = seen(loaded.description.get("training_graphs"), store, loaded.widths[1]) or ()
+    known = seen(loaded.description.training_graphs, store, loaded.widths[1]) or ()
     if any(known):
         which = f"{sum(known)} of these {len(store)} graphs"
         note(f"the model was trained on {which}: use others for a meaningful result")

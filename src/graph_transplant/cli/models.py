@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from graph_transplant.models import TrainedModel
+    from graph_transplant.results.model_json import ModelMetrics
     from graph_transplant.training.state import EpochLog
 
 CHECKPOINT = ".checkpoint.pt"  # in the folder of the model
@@ -158,7 +159,8 @@ def train(
     finally:
         if logger is not None:
             logger.close()
-    trained = replace(trained, description={**trained.description, "command": repeated_command()})
+    described = replace(trained.description, command=repeated_command())
+    trained = replace(trained, description=described)
     trained.save(directory)
     trained.report(directory / "card.html", ignore=ignored)
     remove_checkpoints(checkpoint)
@@ -179,39 +181,37 @@ def print_model(trained: TrainedModel, ignore: Collection[str] = ()) -> None:
 
     console = output()
     description = trained.description
-    training, metrics = description["training"], description["metrics"]
+    training = description.training
     console.print()
-    console.print(model_table(metrics))
+    console.print(model_table(description.metrics))
     for warning in card_findings(CardData(description), ignore)[0]:
         note(warning.text)
-    sizes, members = training["sizes"], training["ensemble"]
+    sizes, members = training.sizes, training.ensemble
     networks = "" if members == 1 else f"{members} networks "
-    epochs = training.get("best_epochs") or [training["best_epoch"]]
     console.print(
         Text(
-            f"{training['method']}, {networks}{training['model']} with {training['layers']} "
-            "layers; "
-            f"{sizes['train']} graphs to train on, {sizes['validation']} to validate, "
-            f"{sizes['test']} to test ({training['split']} split); best "
-            f"epoch{'s' * (members > 1)} {', '.join(map(str, epochs))} of {training['epochs_run']}",
+            f"{training.method}, {networks}{training.model} with {training.layers} layers; "
+            f"{sizes.train} graphs to train on, {sizes.validation} to validate, {sizes.test} to "
+            f"test ({training.split} split); best epoch{'s' * (members > 1)} "
+            f"{', '.join(map(str, training.best_epochs))} of {training.epochs_run}",
             style="dim",
         )
     )
     console.print()
 
 
-def model_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+def model_table(metrics: ModelMetrics) -> Table:
     """Format the metrics of a ``model.json``."""
-    forest = metrics.get("forest") or {}
+    forest = metrics.forest
     heads = ("validation", "test", "95 % interval", *(["forest"] if forest else []))
     table = plain_table([""], heads)
     for key, metric in METRICS.items():
-        if key in metrics["validation"]:
-            low, high = metrics["intervals"].get(key) or (None, None)
+        if key in metrics.validation:
+            low, high = metrics.intervals.get(key, (None, None))
             table.add_row(
                 metric.word,
-                cell(metrics["validation"][key], ".3f"),
-                cell(metrics["test"].get(key), ".3f"),
+                cell(metrics.validation[key], ".3f"),
+                cell(metrics.test.get(key), ".3f"),
                 "-" if low is None else f"{cell(low, '.3f')} to {cell(high, '.3f')}",
                 *([cell(forest.get(key), ".3f")] if forest else []),
             )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import fields, replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +39,7 @@ from graph_transplant.errors import check_callbacks, check_spelling
 from graph_transplant.results.calls import CALLS, Call, read_calls, remember_call, split_plain
 from graph_transplant.results.caveats import check_codes
 from graph_transplant.results.predictions import predictions_of
-from graph_transplant.results.record import Record, Trial
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.results import Results
 from graph_transplant.training.state import EpochLog
@@ -197,7 +198,9 @@ def _call_of(
     )
 
 
-def execute(run: Execution, engine: Engine, fresh: bool, begin: Callable[[], None]) -> list[Record]:
+def execute(
+    run: Execution, engine: Engine, fresh: bool, begin: Callable[[], None]
+) -> list[TrialRecord]:
     """Run the trials that have no record yet; return all records of the directory.
 
     ``begin`` is called once, after the first trial, or if none is missing.
@@ -210,7 +213,7 @@ def execute(run: Execution, engine: Engine, fresh: bool, begin: Callable[[], Non
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
-        there = {Trial.of_record(record) for record in writer.records}
+        there = {record.trial for record in writer.records}
         missing = [trial for trial in run.trials if trial not in there]
         if len(missing) < len(run.trials):
             done = len(run.trials) - len(missing)
@@ -232,9 +235,9 @@ def execute(run: Execution, engine: Engine, fresh: bool, begin: Callable[[], Non
             finally:
                 reporter.stop()
         # Read back, so that the results are those of a later reader of the file.
-        records = sorted(RecordStore(directory).read(), key=Trial.of_record)
+        records = sorted(RecordStore(directory).read(), key=attrgetter("trial"))
         for record in records:  # a killed comparison may have left their checkpoints
-            remove_checkpoint(directory / CHECKPOINTS, Trial.of_record(record))
+            remove_checkpoint(directory / CHECKPOINTS, record.trial)
         with suppress(OSError):  # not there, or with checkpoints of other trials
             (directory / CHECKPOINTS).rmdir()
         return records

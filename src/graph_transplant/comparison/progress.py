@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graph_transplant.metrics import METRICS
-from graph_transplant.results.record import Record, Trial, metric_of, score
+from graph_transplant.results.record import Trial, TrialRecord
 from graph_transplant.utils.text import count, duration
 
 BEAT_SECONDS = 30.0
@@ -49,7 +49,9 @@ class Heartbeat:
 class Reporter:
     """Receives progress events; ignores them by default."""
 
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+    def start(
+        self, *, trials: Sequence[Trial], finished: Sequence[TrialRecord], workers: int
+    ) -> None:
         """Trials start, ``workers`` at a time; ``finished`` are the existing records."""
 
     def note(self, text: str) -> None:
@@ -61,7 +63,7 @@ class Reporter:
     def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
         """The trial in this process has finished an epoch."""
 
-    def trial_finished(self, record: Record) -> None:
+    def trial_finished(self, record: TrialRecord) -> None:
         """A trial is finished and its record is on disk."""
 
     def stop(self) -> None:
@@ -71,21 +73,23 @@ class Reporter:
 class Tally:
     """Durations of finished trials."""
 
-    def __init__(self, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+    def __init__(
+        self, trials: Sequence[Trial], finished: Sequence[TrialRecord], workers: int
+    ) -> None:
         self.total = len(trials)
         self.done = 0
         self._left = dict.fromkeys(trials)
         self._workers = workers
         self._seconds: dict[tuple[str, str, int, float], list[float]] = defaultdict(list)
         for record in finished:
-            self._seconds[_kind(Trial.of_record(record))].append(record["seconds"])
+            self._seconds[_kind(record.trial)].append(record.seconds)
 
-    def finish(self, record: Record) -> None:
+    def finish(self, record: TrialRecord) -> None:
         """Count a finished trial."""
-        trial = Trial.of_record(record)
+        trial = record.trial
         self.done += 1
         self._left.pop(trial, None)
-        self._seconds[_kind(trial)].append(record["seconds"])
+        self._seconds[_kind(trial)].append(record.seconds)
 
     def seconds_left(self) -> float | None:
         """Estimate the time left, from the mean duration of trials of the same kind."""
@@ -109,7 +113,9 @@ class Plain(Reporter):
         self._tally = Tally((), (), 1)
         self._heartbeat = Heartbeat(console)
 
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+    def start(
+        self, *, trials: Sequence[Trial], finished: Sequence[TrialRecord], workers: int
+    ) -> None:
         self._tally = Tally(trials, finished, workers)
         self._running = f"{count(min(workers, len(trials)), 'trial')} at a time"
         self._heartbeat = Heartbeat(self._console, self._status())
@@ -132,16 +138,16 @@ class Plain(Reporter):
         # A log line is one line: no wrapping, no markup from names, no colours.
         self._console.print(text, soft_wrap=True, markup=False, highlight=False)
 
-    def trial_finished(self, record: Record) -> None:
+    def trial_finished(self, record: TrialRecord) -> None:
         tally = self._tally
         tally.finish(record)
-        metric, value = METRICS[metric_of(record)], score(record)
+        metric, value = METRICS[record.metric], record.score()
         # Baselines have no epochs.
-        epochs = f"best epoch {record['best_epoch']} of {record['epochs']}, "
+        epochs = f"best epoch {record.best_epoch} of {record.epochs}, "
         line = (
-            f"[{tally.done:{len(str(tally.total))}d}/{tally.total}] {Trial.of_record(record)}: "
+            f"[{tally.done:{len(str(tally.total))}d}/{tally.total}] {record.trial}: "
             f"{metric.word} {'not defined' if value is None else metric.score(value, unit=True)}, "
-            f"{epochs if record.get('epochs') else ''}{duration(record['seconds'])}"
+            f"{epochs if record.epochs else ''}{duration(record.seconds)}"
         )
         self._heartbeat.text = self._status()
         left = tally.seconds_left()
@@ -151,7 +157,9 @@ class Plain(Reporter):
 class Display(Plain):
     """Adds a live display of trials and epochs, for terminals."""
 
-    def start(self, *, trials: Sequence[Trial], finished: Sequence[Record], workers: int) -> None:
+    def start(
+        self, *, trials: Sequence[Trial], finished: Sequence[TrialRecord], workers: int
+    ) -> None:
         super().start(trials=trials, finished=finished, workers=workers)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -170,7 +178,7 @@ class Display(Plain):
     def epoch_finished(self, epoch: int, epochs: int, validation_score: float) -> None:
         self._progress.update(self._one, completed=epoch, total=epochs)
 
-    def trial_finished(self, record: Record) -> None:
+    def trial_finished(self, record: TrialRecord) -> None:
         super().trial_finished(record)
         self._progress.advance(self._all)
 

@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -34,7 +34,7 @@ from graph_transplant.nn import GraphClassifier
 from graph_transplant.nn.adapter import as_predictor
 from graph_transplant.nn.saliency import has_saliency
 from graph_transplant.results.predictions import Predictions, TrialPredictions
-from graph_transplant.results.record import Record, Trial
+from graph_transplant.results.record import Machine, Sizes, Trial, TrialRecord
 from graph_transplant.training.checkpoint import CheckpointError
 from graph_transplant.training.defaults import sampled_curve
 from graph_transplant.training.loop import FitResult, evaluate, fit_with
@@ -103,13 +103,13 @@ class TrialContext:
 class Finished(NamedTuple):
     """A finished trial: its record, and its outputs on validation and test graphs."""
 
-    record: Record
+    record: TrialRecord
     predictions: TrialPredictions
 
     @property
     def trial(self) -> Trial:
         """The trial that is finished."""
-        return Trial.of_record(self.record)
+        return self.record.trial
 
 
 def run_trial(
@@ -138,46 +138,48 @@ def run_trial(
     if trial.label_noise:
         labels = training_labels(store, split, trial, settings)
         train = train.with_targets(labels, num_outputs=store.num_outputs)
-    record: Record = {
-        "data": store.name,
-        "source": job.source,
-        "fingerprint": job.fingerprint,
-        "task": store.task,
-        "method": trial.method,
-        "model": trial.model or None,
-        "layers": trial.layers or None,
-        "repeat": trial.repeat,
-        "fold": trial.fold,
-        "seed": seed,
-        "validation": {},
-        "test": {},
-        "epochs": None,
-        "best_epoch": None,
-        "seconds": 0.0,
-        "machine": machine(),
-        "sizes": {"train": len(train), "validation": len(validation), "test": len(test)},
-        "settings": settings.as_record(__version__),
-        **trial.condition.as_record(),
-    }
+    sizes = Sizes(train=len(train), validation=len(validation), test=len(test))
     if trial.train_fraction != 1:
-        record["sizes"]["left_out"] = len(store) - sum(record["sizes"].values())
+        sizes = replace(sizes, left_out=len(store) - sizes.graphs)
+    record = TrialRecord(
+        data=store.name,
+        source=job.source,
+        fingerprint=job.fingerprint,
+        task=store.task,
+        method=trial.method,
+        model=trial.model or None,
+        layers=trial.layers or None,
+        repeat=trial.repeat,
+        fold=trial.fold,
+        seed=seed,
+        validation={},
+        test={},
+        epochs=None,
+        best_epoch=None,
+        seconds=0.0,
+        machine=machine(),
+        sizes=sizes,
+        settings=settings.as_record(__version__),
+        **trial.condition._asdict(),
+    )
     if store.task == "multiclass":
         # Accuracy of always predicting the largest class of the training graphs.
         largest = torch.bincount(store.labels[split.train]).argmax()
-        record["majority"] = float(test.labels.eq(largest).double().mean())
+        record = replace(record, majority=float(test.labels.eq(largest).double().mean()))
     if trial.label_noise:
         true = store.y[split.train]
         # Missing labels are not wrong, although NaN != NaN.
-        record["wrong_labels"] = int(((train.y != true) & ~true.isnan()).sum())
+        wrong = (train.y != true) & ~true.isnan()
+        record = replace(record, wrong_labels=int(wrong.sum()))
     if not method_of(trial.method).network:
         options: dict[str, Any] = {"metric": settings.metric, "balance": settings.balance}
 
-        def run(*parts: GraphStore) -> tuple[Record, Sequence[Tensor]]:
+        def run(*parts: GraphStore) -> tuple[dict[str, Any], Sequence[Tensor]]:
             return _baseline(trial.method, *parts, **options, seed=seed)
 
         warm_up((trial.method, store.task), run, train, validation, test)
         found, outputs = run(train, validation, test)
-        return Finished(record | found, _kept(store, split, outputs))
+        return Finished(replace(record, **found), _kept(store, split, outputs))
     scale = TargetScale.of(train) if store.task == "regression" else None
 
     def scaled(part: GraphStore) -> GraphStore:
@@ -228,7 +230,7 @@ def run_trial(
     now = time.perf_counter()
     # Epochs from before an interruption count by wall-clock time.
     earlier = max(0.0, result.seconds - (now - begin))
-    record |= {
+    found = {
         "epochs": result.epochs,
         "best_epoch": result.best_epoch,
         "seconds": round(now - start + earlier, 3),
@@ -239,26 +241,24 @@ def run_trial(
     spent = processor + earlier
     each = spent / result.epochs
     times = {"fit_seconds": spent, "epoch_seconds": each, "best_seconds": each * result.best_epoch}
-    record["cost"] = {name: round(value, 4) for name, value in times.items()}
+    found["cost"] = {name: round(value, 4) for name, value in times.items()}
     outputs = [evaluate(result.model, part).logits for part in (validation, test)]
-    record |= _measured(outputs, validation, test, scale)
+    found |= _measured(outputs, validation, test, scale)
     if settings.attack:
-        record["attacked"] = robustness(
+        found["attacked"] = robustness(
             result.model, test, settings.attack, data=store, seed=settings.seed
         )
     if has_saliency(as_predictor(result.model)):
-        record |= saliency_quality(result.model, test, seed=seed)
-    samples = sample_quality(
+        found |= saliency_quality(result.model, test, seed=seed)
+    found["samples"] = sample_quality(
         result.model,
         augmentations,
         scaled(train),
         seed=seed,
         atoms=lambda batch: atoms_of(batch, store),
     )
-    if samples:
-        record["samples"] = samples
     if trial.repeat == trial.fold == 0:
-        record["examples"] = examples(
+        found["examples"] = examples(
             result.model,
             augmentations,
             train,
@@ -268,19 +268,20 @@ def run_trial(
             scale=scale,
             name=lambda part, number: graph_id(store, int(getattr(split, part)[number])),
         )
-    return Finished(record, _kept(store, split, outputs, scale))
+    return Finished(replace(record, **found), _kept(store, split, outputs, scale))
 
 
 def _baseline(
     name: str, train: GraphStore, validation: GraphStore, test: GraphStore, **options: Any
-) -> tuple[Record, Sequence[Tensor]]:
+) -> tuple[dict[str, Any], Sequence[Tensor]]:
     start, processor = time.perf_counter(), time.process_time()
     outcome = fit_predict(name, train, validation, test, **options)
     spent = {"fit_seconds": round(time.process_time() - processor, 4)}
-    record = {"seconds": round(time.perf_counter() - start, 3), "cost": spent}
+    seconds = round(time.perf_counter() - start, 3)
     outputs = [outcome.validation, outcome.test]
-    record |= _measured(outputs, validation, test)
-    return record | ({"parameters": outcome.parameters} if outcome.parameters else {}), outputs
+    measured = _measured(outputs, validation, test)
+    found = {"seconds": seconds, "cost": spent, "parameters": outcome.parameters}
+    return found | measured, outputs
 
 
 def _kept(
@@ -298,15 +299,15 @@ def _measured(
     validation: GraphStore,
     test: GraphStore,
     scale: TargetScale | None = None,
-) -> Record:
+) -> dict[str, Any]:
     pairs = zip(outputs, (validation, test), strict=True)
     targets = [as_targets(part.y, said.shape[1]) for said, part in pairs]
     said = outputs if scale is None else [scale.undo(part) for part in outputs]
-    record: Record = {
+    found = {
         name: measure(part, wanted, test.task)
         for name, part, wanted in zip(("validation", "test"), said, targets, strict=True)
     }
-    return record | calibration(outputs[0], targets[0], outputs[1], targets[1], test.task)
+    return found | calibration(outputs[0], targets[0], outputs[1], targets[1], test.task)
 
 
 GRAPHS: Final = 16
@@ -334,9 +335,9 @@ def warm_up(key: Any, work: Callable[[GraphStore, GraphStore], Any], *parts: Gra
         work(*few)
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Machine:
     """The processor and the number of threads, which times depend on."""
-    return {"processor": _processor(), "threads": torch.get_num_threads()}
+    return Machine(processor=_processor(), threads=torch.get_num_threads())
 
 
 @cache

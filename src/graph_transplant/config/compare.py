@@ -219,12 +219,3 @@ class Settings:
         """The settings as stored in a record, with the library version."""
         more = {"attack": list(self.attack), "numerics": NUMERICS, "version": version}
         return asdict(self) | more
-
-    @staticmethod
-    def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in what the settings of an older record lack, with the defaults."""
-        complete = {**asdict(Settings()), "attack": [], "numerics": 1, **settings}
-        # Older records call `shards` parts, and have unsorted budgets.
-        complete["shards"] = complete.pop("parts", complete["shards"])
-        complete["attack"] = sorted(set(complete["attack"]))
-        return complete

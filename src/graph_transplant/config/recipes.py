@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graph_transplant.config.options import Norm, PatienceUnit, Readout, RecipeName, ScaleName, Ties
+from graph_transplant.utils.schema import Count, Finite
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -82,6 +83,32 @@ class Recipe:
                 "patience_unit": "epochs",
             }
         return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """All settings of a :class:`~graph_transplant.GraphClassifier`, as saved with its weights.
+
+    Those with defaults are missing in older files.
+    """
+
+    in_features: Count
+    num_outputs: Count
+    conv: str
+    layers: Count
+    hidden: Count
+    readout: str
+    dropout: Finite
+    max_degree: Count | None
+    continuous: Count
+    edge_features: Count
+    task: str
+    input_layers: Count = 0
+    norm: str = "none"
+    residual: bool = False
+    layer_dropout: Finite = 0.0
+    jumping: bool = False
+    walk: Count = 0
 
 
 def warmup_cosine(optimizer: Optimizer, *, warmup: int, epochs: int) -> LambdaLR:

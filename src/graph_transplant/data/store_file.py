@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,6 +25,7 @@ from graph_transplant.data.tensors import axis_of, bytes_of
 from graph_transplant.data.validation import checked_pieces, checked_split, require
 from graph_transplant.errors import DataError, brief, check_choice
 from graph_transplant.metrics import TASKS
+from graph_transplant.utils.schema import Columns, plain, read, refuse_unknown
 
 _FORMAT: Final = "graph-transplant store 2"
 # Without a digest, and with the edges of directed graphs sorted by sender.
@@ -79,15 +81,11 @@ class StoreWriter:
         featurizer: Featurizer | None = None,
     ) -> None:
         self.path, self.name = Path(path), name
-        self._described: dict[str, Any] = {
-            "name": name,
-            "task": check_choice("task", task, TASKS),
-            "num_outputs": num_outputs,
-            "label_names": None if label_names is None else [str(label) for label in label_names],
-            "num_continuous": num_continuous,
-            "undirected": True,
-            "featurizer": None if featurizer is None else featurizer.to_dict(),
-        }
+        self._task = check_choice("task", task, TASKS)
+        self._num_outputs, self._num_continuous = num_outputs, num_continuous
+        self._label_names = None if label_names is None else tuple(map(str, label_names))
+        self._featurizer = featurizer
+        self._undirected = True
         self._official = official
         self._outputs = 0
         self._names: set[tuple[str, ...] | None] = set()
@@ -106,9 +104,8 @@ class StoreWriter:
     def append(self, piece: GraphStore) -> None:
         """Add the graphs of a store."""
         assert self._folder is not None, "only inside the `with` block"
-        described, task = self._described, self._described["task"]
-        fits = piece.task == task
-        require(fits, f"{self.name}: `task` is {task}, but a piece is {piece.task}")
+        fits = piece.task == self._task
+        require(fits, f"{self.name}: `task` is {self._task}, but a piece is {piece.task}")
         self._names.add(piece.label_names)
         self._continuous.add(piece.num_continuous)
         keys = [key for key in piece.fields if key != "official" or self._official is None]
@@ -118,7 +115,7 @@ class StoreWriter:
             for key in keys:
                 self._spool(key, part.field(key))
         self._outputs = max(self._outputs, piece.num_outputs)
-        described["undirected"] = described["undirected"] and piece.undirected
+        self._undirected = self._undirected and piece.undirected
 
     def _spool(self, key: str, value: Tensor) -> None:
         """Append values to the tensor's temporary file; ``edge_index`` has one file per row."""
@@ -156,21 +153,28 @@ class StoreWriter:
 
     def _finish(self, whole: Path) -> None:
         require(bool(self._shapes), f"{self.name}: there are no graphs")
-        described = self._described
-        if described["num_outputs"] is None:
-            described["num_outputs"] = self._outputs
-        if described["label_names"] is None and len(self._names) == 1:
-            (names,) = self._names
-            fits = names is not None and len(names) == described["num_outputs"]
-            described["label_names"] = names if fits else None
-        if described["num_continuous"] is None:
+        outputs = self._outputs if self._num_outputs is None else self._num_outputs
+        names, continuous = self._label_names, self._num_continuous
+        if names is None and len(self._names) == 1:
+            (found,) = self._names
+            names = found if found is not None and len(found) == outputs else None
+        if continuous is None:
             fits = len(self._continuous) == 1
             require(fits, f"{self.name}: `num_continuous` differs between pieces; pass it")
-            (described["num_continuous"],) = self._continuous
+            (continuous,) = self._continuous
+        header = Header(
+            name=self.name,
+            task=self._task,
+            num_outputs=outputs,
+            label_names=names,
+            num_continuous=continuous,
+            undirected=self._undirected,
+            featurizer=None if self._featurizer is None else self._featurizer.to_dict(),
+        )
         if self._official is not None:
             graphs = self._shapes["node_counts"][1][0]
             self._spool("official", checked_split(self.name, self._official, graphs))
-        metadata = {"format": _FORMAT, "store": json.dumps(described), "sha256": _NO_DIGEST}
+        metadata = {"format": _FORMAT, "store": json.dumps(plain(header)), "sha256": _NO_DIGEST}
         # Wide types first, to align every tensor to its item size.
         order = sorted(self._shapes, key=lambda key: (-self._shapes[key][0].itemsize, key))
         shapes = {key: self._shapes[key] for key in order}
@@ -229,7 +233,9 @@ def load(path: str | Path, *, check: bool = False) -> GraphStore:
         if check and form == _FORMAT:
             fits = len(digest) == len(_NO_DIGEST) and digest == _digest(path, digest)
             _expect(fits, "it is damaged: its checksum does not match")
-        store = _store_of(tensors, json.loads(metadata["store"]), by_receiver=form == _FORMAT)
+        content, where = upgrade(json.loads(metadata["store"])), f"{path}: its description"
+        refuse_unknown(Header, content, where)
+        store = _store_of(tensors, read(Header, content, where), by_receiver=form == _FORMAT)
         if check:
             for order, undirected in checked_pieces(store):
                 fits = torch.equal(order, torch.arange(len(order)))
@@ -250,23 +256,35 @@ def _expect(fits: bool, problem: str) -> None:
         raise ValueError(problem)
 
 
-# Expected type and dimensions of tensors, and types of the description.
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The description of a store in the header of its file."""
+
+    name: str
+    task: str
+    num_outputs: Columns
+    label_names: tuple[str, ...] | None
+    num_continuous: Columns
+    undirected: bool
+    featurizer: dict[str, Any] | None
+
+
+def upgrade(header: Any) -> Any:
+    """Convert the header of an earlier version."""
+    if not isinstance(header, dict):
+        return header
+    header = {"label_names": None, "featurizer": None, **header}
+    reading = header.pop("reading", None)  # the featurizer's name in version 0.1
+    return header | {"featurizer": header["featurizer"] or reading}
+
+
+# Expected type and dimensions of tensors.
 _TENSORS: Final = {
     "edge_index": (torch.int32, 2),
     "node_counts": (torch.int64, 1),
     "edge_counts": (torch.int64, 1),
     "official": (torch.int8, 1),
     "groups": (torch.int64, 1),
-}
-_DESCRIBED: Final = {
-    "name": str,
-    "task": str,
-    "num_outputs": int,
-    "label_names": list | None,
-    "num_continuous": int,
-    "undirected": bool,
-    "featurizer": dict | None,
-    "reading": dict | None,  # name of `featurizer` in version 0.1
 }
 # Limit for numbers of nodes, edges or outputs, against overflow.
 _TOO_LARGE: Final = 2**31
@@ -275,28 +293,24 @@ _MOST_OUTPUTS: Final = 1 << 16
 _MANY_NODES: Final = 1 << 24
 
 
-def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: bool) -> GraphStore:
+def _store_of(tensors: Mapping[str, Tensor], header: Header, *, by_receiver: bool) -> GraphStore:
     """Build the store; the edges of old files are not sorted by receiver."""
-    _expect(isinstance(described, dict), "its description is not an object")
-    for key, value in described.items():
-        fits = isinstance(value, _DESCRIBED.get(key, ()))
-        fits = fits and not (isinstance(value, int) and abs(value) >= _TOO_LARGE)
-        _expect(
-            fits, f"its description has an invalid entry: {key[:40]!r} of {type(value).__name__}"
-        )
     for key, value in tensors.items():
         kind = value.dtype, value.dim()
         fits = kind == _TENSORS.get(key, kind) and value.dim() > 0 and value.dtype in _TYPE_NAMES
         fits = fits and not (key.endswith("_counts") and bool((value >= _TOO_LARGE).any()))
         found = f"{value.dtype} {list(value.shape)}"
         _expect(fits, f"{key[:40]!r} has an unexpected type or shape, or too large counts: {found}")
-    _expect(described["num_outputs"] <= _MOST_OUTPUTS, "it has too many classes or targets")
+    _expect(header.num_outputs <= _MOST_OUTPUTS, "it has too many classes or targets")
     nodes, size = int(tensors["node_counts"].sum()), sum(value.nbytes for value in tensors.values())
     _expect(nodes <= max(_MANY_NODES, size), "it has too many nodes for its size")
-    undirected, edges = described.pop("undirected"), tensors["edge_index"]
-    made = described.pop("featurizer", None) or described.pop("reading", None)
-    described.pop("reading", None)
+    undirected, edges, made = header.undirected, tensors["edge_index"], header.featurizer
     store = GraphStore(
+        name=header.name,
+        task=header.task,
+        num_outputs=header.num_outputs,
+        label_names=header.label_names,
+        num_continuous=header.num_continuous,
         x=tensors.get("x"),
         edge_index=SortedEdges(edges, undirected) if by_receiver or undirected else edges,
         edge_attr=tensors.get("edge_attr"),
@@ -305,7 +319,6 @@ def _store_of(tensors: Mapping[str, Tensor], described: Any, *, by_receiver: boo
         edge_counts=tensors["edge_counts"],
         node_fields={_label(k): v for k, v in tensors.items() if k.startswith("node_field.")},
         featurizer=None if made is None else Featurizer.from_dict(made),
-        **described,
     )
     store.groups = tensors.get("groups")
     if "official" in tensors:

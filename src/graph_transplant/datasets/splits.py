@@ -42,8 +42,8 @@ class Split:
         >>> import graph_transplant as gt
         >>> own = Split(train=range(40), validation=range(40, 50), test=range(50, 60))
         >>> model = gt.train("motifs", graphs=60, split=own, method="vanilla", hidden=8, epochs=1)
-        >>> model.description["training"]["sizes"]
-        {'train': 40, 'validation': 10, 'test': 10}
+        >>> model.description.training.sizes
+        Sizes(train=40, validation=10, test=10)
     """
 
     train: Tensor

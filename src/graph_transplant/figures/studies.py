@@ -288,9 +288,6 @@ def curve_data(results: GroupResults, column: str) -> pd.DataFrame:
 def learning_data(results: GroupResults) -> pd.DataFrame:
     """Validation score by epoch."""
     table = curve_data(results, "validation_score")
-    # Older records have only the accuracy.
-    if table.empty and results.metric == "accuracy":
-        table = curve_data(results, "validation_accuracy")
     if results.metric == "r2":
         table["mean"] = table["mean"].clip(lower=FLOOR)
     return table

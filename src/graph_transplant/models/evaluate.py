@@ -89,6 +89,13 @@ def _duplicates(store: GraphStore, parts: Split) -> dict[str, Any]:
     }
 
 
+def no_figures() -> dict[str, Any]:
+    """The fields of a description that :func:`model_metrics` fills in."""
+    metrics = ("validation", "test", "test_uncalibrated", "intervals")
+    charts = ("reliability", "confusion", "roc", "scatter", "residual_90")
+    return {"metrics": {name: {} for name in metrics}, **dict.fromkeys(charts)}
+
+
 def model_metrics(
     model: TrainedModel, store: GraphStore, parts: Split, metric: str, *, forest: bool
 ) -> tuple[dict[str, Any], Reference]:
@@ -96,7 +103,7 @@ def model_metrics(
 
     With ``forest``, a random forest, tuned by ``metric``, is evaluated too.
     """
-    task, names, seed = store.task, store.output_names, model.description["training"]["seed"]
+    task, names, seed = store.task, store.output_names, model.description.training.seed
     targets = as_targets(store.y, store.num_outputs)
     train, validation = store.subset(parts.train), store.subset(parts.validation)
 
@@ -104,16 +111,9 @@ def model_metrics(
         return logits / temperature if model.scale is None else model.scale.undo(logits)
 
     held_out, wanted = evaluate(model.network, validation).logits, targets[parts.validation]
-    metrics: dict[str, Any] = {
-        "validation": measure(ready(held_out), wanted, task),
-        "test": {},
-        "test_uncalibrated": {},
-        "intervals": {},
-    }
-    found: dict[str, Any] = {
-        "metrics": metrics,
-        **dict.fromkeys(("reliability", "confusion", "roc", "scatter", "residual_90")),
-    }
+    found = no_figures()
+    metrics = found["metrics"]
+    metrics["validation"] = measure(ready(held_out), wanted, task)
     judged = (validation, model.outputs(held_out), wanted)
     reference = Reference.of(
         train, scores_of(*judged[1:], task), edges=bool(model.network.edge_features), seed=seed

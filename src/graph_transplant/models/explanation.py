@@ -176,7 +176,7 @@ def _named(models: Models) -> dict[str, TrainedModel]:
     if isinstance(models, TrainedModel):
         models = [models]
     if not isinstance(models, Mapping):
-        methods = [str(model.description["training"]["method"]) for model in models]
+        methods = [model.description.training.method for model in models]
         models = {
             method if methods.count(method) == 1 else f"{method}, model {number}": model
             for number, (method, model) in enumerate(zip(methods, models, strict=True), start=1)
@@ -238,9 +238,9 @@ def _views(
     output: str | None,
 ) -> Iterator[ModelView]:
     chosen = None if output is None else model.label_names.index(output)
-    quality = model.description.get("saliency") or {}
+    quality = model.description.saliency or {}
     doubtful = reading == EXPLANATION_SALIENCY and no_better_than_random(quality)
-    trained_on = in_training_set(model.description.get("training_graphs"), store, model.widths[1])
+    trained_on = in_training_set(model.description.training_graphs, store, model.widths[1])
     start = 0
     for batch in store.batches(torch.arange(len(store)), _AT_ONCE):
         prediction, outputs, saliency = read_saliency(

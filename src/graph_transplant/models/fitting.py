@@ -44,12 +44,12 @@ from graph_transplant.errors import (
 )
 from graph_transplant.metrics import defined, selection_metrics
 from graph_transplant.metrics.calibration import fit_temperature
-from graph_transplant.models.evaluate import data_summary, model_metrics
+from graph_transplant.models.evaluate import data_summary, model_metrics, no_figures
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.models.uncertainty import Ensemble, training_hashes
 from graph_transplant.nn import GraphClassifier
 from graph_transplant.nn.saliency import EXPLANATION_SALIENCY
-from graph_transplant.results.model_json import FORMAT_LINE, plain
+from graph_transplant.results.model_json import FORMAT_LINE, description_of
 from graph_transplant.training.defaults import (
     automatic_model,
     check_edge_features,
@@ -60,6 +60,7 @@ from graph_transplant.training.defaults import (
 from graph_transplant.training.loop import evaluate, fit_with
 from graph_transplant.training.state import EpochLog, checked_weights
 from graph_transplant.training.tensorboard import TensorBoard
+from graph_transplant.utils.schema import plain
 
 BALANCED: Final = (
     "with balance or class weights, the model overestimates the probabilities of rare classes, and "
@@ -116,8 +117,8 @@ def train(
     Example:
         >>> import graph_transplant as gt
         >>> model = gt.train("motifs", graphs=60, method="vanilla", hidden=8, epochs=2)
-        >>> model.description["training"]["sizes"]
-        {'train': 48, 'validation': 6, 'test': 6}
+        >>> model.description.training.sizes
+        Sizes(train=48, validation=6, test=6)
     """
     if not isinstance(config, TrainConfig | None):
         raise GraphTransplantError(
@@ -245,11 +246,13 @@ def train(
         "saliency": explained.get("saliency"),
         "training_graphs": training_hashes(store.subset(parts.train), network.edge_features),
     }
-    trained = TrainedModel(network, temperature, scale, description)
+    before = description_of(plain(description | no_figures()), "this model")
+    trained = TrainedModel(network, temperature, scale, before)
     figures, reference = model_metrics(trained, store, parts, chosen, forest=forest)
     if "forest_left_out" in figures["metrics"]:
         tell(figures["metrics"]["forest_left_out"])
-    return replace(trained, description=plain({**description, **figures}), reference=reference)
+    after = description_of(plain(description | figures), "this model")
+    return replace(trained, description=after, reference=reference)
 
 
 def _weights(given: Any, store: GraphStore, of_row: Tensor | None) -> Tensor:

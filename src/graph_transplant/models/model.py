@@ -32,8 +32,8 @@ from graph_transplant.models.uncertainty import Ensemble, Reference, members_of,
 from graph_transplant.nn import GraphClassifier, evaluating
 from graph_transplant.results.model_json import (
     FORMAT_LINE,
-    check_description,
-    plain,
+    ModelDescription,
+    description_of,
     read_description,
 )
 from graph_transplant.training.loop import EVALUATED_ITEMS, evaluated_at_once
@@ -45,6 +45,7 @@ from graph_transplant.utils.files import (
     write_atomically,
     writing,
 )
+from graph_transplant.utils.schema import plain
 
 WEIGHTS: Final = "weights.safetensors"
 DESCRIPTION: Final = "model.json"
@@ -88,14 +89,14 @@ class TrainedModel:
     network: GraphClassifier
     temperature: float
     scale: TargetScale | None
-    description: Mapping[str, Any]
+    description: ModelDescription
     reference: Reference | None = None
 
     def __repr__(self) -> str:
-        training = self.description["training"]
+        training = self.description.training
         return (
             f"TrainedModel({self.name!r}: {self.task}, {self.network.num_outputs} outputs, "
-            f"{training['model']} with {training['layers']} layers, {training['method']})"
+            f"{training.model} with {training.layers} layers, {training.method})"
         )
 
     @property
@@ -106,12 +107,12 @@ class TrainedModel:
     @property
     def label_names(self) -> tuple[str, ...]:
         """Names of the outputs."""
-        return tuple(self.description["label_names"])
+        return tuple(self.description.label_names)
 
     @cached_property
     def featurizer(self) -> Featurizer | None:
         """How the training graphs were read; new graphs must be read in the same way."""
-        found = self.description["featurizer"]
+        found = self.description.featurizer
         return None if found is None else Featurizer.from_dict(found)
 
     def reading(self, target: Any = None) -> dict[str, Any]:
@@ -148,8 +149,7 @@ class TrainedModel:
     @property
     def name(self) -> str:
         """Name of the data set that the model was trained on."""
-        found: str = self.description["data"]["name"]
-        return found
+        return self.description.data.name
 
     @property
     def device(self) -> torch.device:
@@ -273,9 +273,8 @@ class TrainedModel:
                 f"a model of {len(state):,} tensors and {len(weights) >> 20:,} MiB is too large to "
                 f"save: at most {MOST_TENSORS:,} and {MOST_BYTES >> 20:,} MiB can be loaded again"
             )
-        document = plain(
+        document = plain(self.description) | plain(
             {
-                **self.description,
                 "format": FORMAT_LINE,
                 "version": __version__,
                 "architecture": self.network.config(),
@@ -284,7 +283,7 @@ class TrainedModel:
                 "weights_sha256": hashlib.sha256(weights).hexdigest(),
             }
         )
-        check_description(document, "the description of this model")
+        description_of(document, "the description of this model")
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -301,10 +300,10 @@ class TrainedModel:
         check_model(folder, DESCRIPTION, WEIGHTS)
         description = read_description(folder / DESCRIPTION)
         network, reference = _tensors(description, folder / WEIGHTS)
-        scale = description["target_scale"]
+        scale = description.target_scale
         model = cls(
             network.eval().to(place),
-            float(description["temperature"]),
+            description.temperature,
             None if scale is None else TargetScale.from_dict(scale),
             description,
             reference,
@@ -329,9 +328,7 @@ class _NoValues(TorchFunctionMode):
         return func(*args, **kwargs or {})
 
 
-def _tensors(
-    description: Mapping[str, Any], path: Path
-) -> tuple[GraphClassifier, Reference | None]:
+def _tensors(description: ModelDescription, path: Path) -> tuple[GraphClassifier, Reference | None]:
     """Load the network of a checked description, and its reference data, from a file.
 
     Names and shapes are compared with the architecture before anything is read or built.
@@ -347,7 +344,7 @@ def _tensors(
             # Copied out of the mapped file, which may change later.
             state = {name: file.get_tensor(name).clone() for name in shapes}
             reference = None
-            if whole and "uncertainty" in description:
+            if whole and description.uncertainty is not None:
                 parts = {name: file.get_tensor(f"{_REFERENCE}{name}").clone() for name in kept}
                 reference = Reference(**parts)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
@@ -365,7 +362,7 @@ def _tensors(
     network.load_state_dict(state, assign=True)
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    if digest != description.get("weights_sha256"):
+    if digest != description.weights_sha256:
         raise DataError(
             f"{path} is not the file that {DESCRIPTION} was written with: one of the two was "
             "replaced or damaged"
@@ -385,10 +382,10 @@ def _few(names: Sequence[str], path: Path) -> Sequence[str]:
 
 
 def _without_values(
-    description: Mapping[str, Any], shapes: Mapping[str, Sequence[int]], path: Path
+    description: ModelDescription, shapes: Mapping[str, Sequence[int]], path: Path
 ) -> GraphClassifier:
     """Build the network of a description on the meta device, if the tensors of a file fit it."""
-    config, members = description["architecture"], description["training"].get("ensemble", 1)
+    config, members = plain(description.architecture), description.training.ensemble
 
     def build() -> GraphClassifier:
         # The meta device allocates no memory: a forged width of 10^12 is harmless.

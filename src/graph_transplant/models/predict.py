@@ -242,10 +242,11 @@ def _frame(
         if model.reference is not None:
             similarity = model.reference.similarity(chunk.store).numpy()
     columns = _columns(model, found, coverage)
-    warning = np.where(sizes > model.description["data"].get("max_nodes", np.inf), LARGER, "")
-    if model.reference is not None:
+    most, uncertainty = model.description.data.max_nodes, model.description.uncertainty
+    warning = np.where(sizes > (np.inf if most is None else most), LARGER, "")
+    if model.reference is not None and uncertainty is not None:
         columns["similarity"] = similarity
-        unlike = similarity < model.description["uncertainty"]["similarity"]["threshold"]
+        unlike = similarity < uncertainty.similarity.threshold
         both = np.where(warning == "", UNLIKE, f"{LARGER}; {UNLIKE}")
         warning = np.where(unlike, both, warning)
     fine = found.outputs.isfinite().all(1).numpy()
@@ -268,7 +269,7 @@ def _columns(model: TrainedModel, found: Predictions, coverage: float) -> dict[s
     columns: dict[str, Any] = {}
     if model.task == "regression":
         # Older models have only the 90 % interval.
-        older = model.description.get("residual_90") or [None] * len(names)
+        older = model.description.residual_90 or [None] * len(names)
         known = older if bounds is None else bounds.tolist()
         for place, (name, bound) in enumerate(zip(names, known, strict=True)):
             name = f"{name} (predicted)" if name in (*_TAKEN, *columns) else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
 
 from graph_transplant.config.options import NORMS, READOUTS, Convolution, Norm, Readout
+from graph_transplant.config.recipes import Architecture
 from graph_transplant.data import GraphBatch, GraphStore, as_batch
 from graph_transplant.data.pyg import Data
 from graph_transplant.errors import (
@@ -32,31 +34,7 @@ from graph_transplant.nn.inputs import (
     usable_deviation,
 )
 from graph_transplant.nn.segment import segment_max, segment_sum
-
-# Entries of `GraphClassifier.config` and their types.
-_SETTINGS: Final[dict[str, tuple[type, ...]]] = {
-    "in_features": (int,),
-    "num_outputs": (int,),
-    "conv": (str,),
-    "layers": (int,),
-    "hidden": (int,),
-    "readout": (str,),
-    "dropout": (int, float),
-    "max_degree": (int, type(None)),
-    "continuous": (int,),
-    "edge_features": (int,),
-    "task": (str,),
-}
-
-# Entries with defaults, which older files lack.
-_OPTIONS: Final[dict[str, Any]] = {
-    "input_layers": 0,
-    "norm": "none",
-    "residual": False,
-    "layer_dropout": 0.0,
-    "jumping": False,
-    "walk": 0,
-}
+from graph_transplant.utils.schema import plain, read, refuse_unknown
 
 # Larger models are refused before they exhaust the memory.
 _MOST_PARAMETERS: Final = 1 << 31
@@ -297,45 +275,34 @@ class GraphClassifier(nn.Module):
     def config(self) -> dict[str, Any]:
         """Return all settings as JSON values; feature statistics are in the state dict."""
         scaled = self.inputs.mean.numel() if isinstance(self.inputs, FeatureInput) else 0
-        options = {name: getattr(self, name) for name in _OPTIONS}
-        derived = {
+        derived: dict[str, Any] = {
             "layers": len(self.convolutions), "readout": self.readout_kind, "continuous": scaled
         }  # fmt: skip
-        return {
-            **{name: derived.get(name, getattr(self, name, None)) for name in _SETTINGS},
-            **{name: value for name, value in options.items() if value != _OPTIONS[name]},
+        own: dict[str, Any] = {
+            field.name: getattr(self, field.name)
+            for field in fields(Architecture)
+            if field.name not in derived
         }
+        config: dict[str, Any] = plain(Architecture(**own, **derived))
+        return config
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GraphClassifier:
         """Create a model from :meth:`config`, for ``load_state_dict``; raise if malformed."""
-        if not isinstance(config, Mapping):
-            raise DataError(f"the model's settings must be a mapping; got {type(config).__name__}")
-        missing = [name for name in _SETTINGS if name not in config]
-        unknown = [str(name) for name in config if name not in {**_SETTINGS, **_OPTIONS}]
-        if missing or unknown:
-            problem = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is unknown"
-            raise DataError(f"the model's settings must be {', '.join(_SETTINGS)}; {problem}")
-        options = {name: (type(default),) for name, default in _OPTIONS.items()}
-        for name, types in {**_SETTINGS, **options, "layer_dropout": (int, float)}.items():
-            value = config.get(name, _OPTIONS.get(name))
-            fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
-            if not fits or (isinstance(value, int) and value < 0):
-                raise DataError(f"`{name}` of the model cannot be {value!r}")
-        settings = _OPTIONS | dict(config)
+        refuse_unknown(Architecture, config, "the model's settings")
+        a = read(Architecture, config, "the model's settings")
+        settings = asdict(a)
         continuous = settings.pop("continuous")
-        if continuous > settings["in_features"]:
+        if continuous > a.in_features:
             raise DataError(
-                f"`continuous` of the model must be at most its {settings['in_features']} node "
-                f"features; got {continuous}"
+                f"`continuous` of the model must be at most its {a.in_features} node features; got "
+                f"{continuous}"
             )
-        hidden, layers = settings["hidden"], settings["layers"]
-        widths = ("in_features", "num_outputs", "edge_features", "walk")
-        width = sum(settings[name] for name in widths) + (settings["max_degree"] or 0) + hidden
-        depth = layers * (3 if settings["jumping"] else 1) + settings["input_layers"] + 2
-        if depth * (hidden + 1) * (width + 1) > _MOST_PARAMETERS:
+        width = a.in_features + a.num_outputs + a.edge_features + a.walk + (a.max_degree or 0)
+        depth = a.layers * (3 if a.jumping else 1) + a.input_layers + 2
+        if depth * (a.hidden + 1) * (width + a.hidden + 1) > _MOST_PARAMETERS:
             raise DataError(
-                f"the model's settings ask for {layers} layers of {hidden} columns, which is "
+                f"the model's settings ask for {a.layers} layers of {a.hidden} columns, which is "
                 f"too large for any memory; they may be damaged"
             )
         nothing, ones = torch.zeros(continuous), torch.ones(continuous)

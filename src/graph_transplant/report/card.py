@@ -30,6 +30,7 @@ from graph_transplant.report.card_findings import (
 )
 from graph_transplant.report.page import render
 from graph_transplant.report.typography import shortened, spaced
+from graph_transplant.results.model_json import ModelDescription
 from graph_transplant.utils.text import count, number, percent, plain
 
 MOST_CLASSES = 12
@@ -38,7 +39,7 @@ MOST_CLASSES = 12
 _FLOOR = -1.0
 
 
-def render_card(description: Mapping[str, Any], ignore: Collection[str] = ()) -> str:
+def render_card(description: ModelDescription, ignore: Collection[str] = ()) -> str:
     """Render the card as a self-contained page, from the content of ``model.json``.
 
     Warnings with codes to ``ignore`` are left out.
@@ -55,8 +56,8 @@ def render_card(description: Mapping[str, Any], ignore: Collection[str] = ()) ->
         findings=[one.text for one in findings],
         measures=_measures(m),
         baseline=m.baseline_name if m.baseline else "",
-        forest=bool(m.metrics.get("forest")),
-        tested=bool(m.training["sizes"]["test"]),
+        forest=bool(m.metrics.forest),
+        tested=bool(m.training.sizes.test),
         figures=[one for one in (_roc(m), _scatter(m), _reliability(m)) if one is not None],
         curves=_learning_figures(m),
         confusion=_confusion(m),
@@ -64,15 +65,15 @@ def render_card(description: Mapping[str, Any], ignore: Collection[str] = ()) ->
         classes=_class_rows(m),
         data=m.data,
         split_words=split_words(m),
-        method=m.training["method"],
-        about=method_of(m.training["method"]).summary,
+        method=m.training.method,
+        about=method_of(m.training.method).summary,
         training_words=training_words(m),
         limits=limits(m),
         uses=_uses(m),
         columns=str(m.featurizer.get("smiles") or ""),
         settings=_settings(m),
-        command=m.all.get("command"),
-        model_version=description["version"],
+        command=m.all.command,
+        model_version=description.version,
         noun=m.noun,
         task=m.task,
         version=__version__,
@@ -85,37 +86,37 @@ def _facts(m: CardData) -> list[tuple[str, str]]:
         "multilabel": f"{count(len(m.names), 'label')}, yes or no each",
         "regression": count(len(m.names), "number"),
     }
-    sizes = [f"{m.training['sizes'][part]:,}" for part in ("train", "validation", "test")]
+    sizes = [f"{getattr(m.training.sizes, part):,}" for part in ("train", "validation", "test")]
     return [
         ("Predicts", kinds[m.task]),
-        (m.noun.capitalize(), f"{m.data['graphs']:,}"),
+        (m.noun.capitalize(), f"{m.data.graphs:,}"),
         ("Train, validation, test", " / ".join(sizes)),
-        ("Split", m.training["split"]),
+        ("Split", m.training.split),
         (
             "Network" if m.members == 1 else f"{m.members} networks",
-            f"{m.training['model']}, {count(m.training['layers'], 'layer')}",
+            f"{m.training.model}, {count(m.training.layers, 'layer')}",
         ),
-        ("Method", m.training["method"]),
+        ("Method", m.training.method),
     ]
 
 
 def _measures(m: CardData) -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Title, definition and values by column of each metric."""
-    found, tested = m.metrics, bool(m.training["sizes"]["test"])
+    found, tested = m.metrics, bool(m.training.sizes.test)
     columns: dict[str, Mapping[str, Any]] = {
-        "Test": found["test"],
-        "95 % interval": found["intervals"],
-        "Forest": found.get("forest") or {},
+        "Test": found.test,
+        "95 % interval": found.intervals,
+        "Forest": found.forest,
         "Baseline": m.baseline,
-        "Uncalibrated": {} if m.task == "regression" else found["test_uncalibrated"],
+        "Uncalibrated": {} if m.task == "regression" else found.test_uncalibrated,
     }
     columns = {title: values for title, values in columns.items() if tested and values}
-    columns["Validation"] = found["validation"]
+    columns["Validation"] = found.validation
 
     def text(value: Any, key: str) -> str:
         if not isinstance(value, Sequence):
             return value_text(value, key)
-        return number(None) if None in value else " to ".join(value_text(v, key) for v in value)
+        return " to ".join(value_text(v, key) for v in value)
 
     return [
         (
@@ -124,7 +125,7 @@ def _measures(m: CardData) -> list[tuple[str, str, list[tuple[str, str]]]]:
             [(title, text(values.get(key), key)) for title, values in columns.items()],
         )
         for key, metric in METRICS.items()
-        if key in found["test"] or key in found["validation"]
+        if key in found.test or key in found.validation
     ]
 
 
@@ -136,9 +137,9 @@ def _sketch(name: str, title: str, caption: str, draw: Callable[[], Axes]) -> Re
 
 
 def _roc(m: CardData) -> RenderedChart | None:
-    if not m.all["roc"]:
+    if not m.all.roc:
         return None
-    curves = {plain(m.named(name)): curve for name, curve in m.all["roc"].items()}
+    curves = {plain(m.named(name)): curve for name, curve in m.all.roc.items()}
     what = f"labelled {shortened(next(iter(curves)), 40)}" if len(curves) == 1 else "with the label"
     return _sketch(
         "roc",
@@ -151,10 +152,10 @@ def _roc(m: CardData) -> RenderedChart | None:
 
 
 def _scatter(m: CardData) -> RenderedChart | None:
-    points = m.all["scatter"]
+    points = m.all.scatter
     if not points:
         return None
-    within = (m.all["residual_90"] or [None])[0]
+    within = (m.all.residual_90 or [None])[0]
     caption = f"One dot per test {m.one}; on the dashed line it is right."
     if within is not None:
         held = sum(abs(true - predicted) <= within for true, predicted in points) / len(points)
@@ -174,18 +175,17 @@ def _scatter(m: CardData) -> RenderedChart | None:
 
 
 def _reliability(m: CardData) -> RenderedChart | None:
-    bins = m.all["reliability"]
-    if not bins or not any(one["count"] for one in bins["after"]):
+    bins = m.all.reliability
+    if not bins or not any(one.count for one in bins.after):
         return None
-    table = pd.concat(
-        [pd.DataFrame(bins[stage]).assign(stage=stage) for stage in ("after", "before")]
-    )
+    after, before = pd.DataFrame(bins.after), pd.DataFrame(bins.before)
+    table = pd.concat([after.assign(stage="after"), before.assign(stage="before")])
     return _sketch(
         "reliability",
         "Reliability diagram",
         "Accuracy against confidence: on the dashed line they agree, below it the model is "
         "overconfident. "
-        f"Filled dots are after its logits were divided by {m.all['temperature']:.2f}, the "
+        f"Filled dots are after its logits were divided by {m.all.temperature:.2f}, the "
         f"temperature chosen on the validation {m.noun}; hollow dots are before. The area of a "
         f"dot is the number of predictions; bins with fewer than {LEAST_IN_BIN} are joined with "
         "their neighbours.",
@@ -194,9 +194,9 @@ def _reliability(m: CardData) -> RenderedChart | None:
 
 
 def _learning_figures(m: CardData) -> list[RenderedChart]:
-    curve, metric = pd.DataFrame(m.all["curve"]), m.training["metric"]
+    curve, metric = pd.DataFrame(m.all.curve), m.training.metric
     found: list[RenderedChart] = []
-    best = m.training["best_epoch"]
+    best = m.training.best_epoch
     if metric in METRICS and "validation_score" in curve and curve["validation_score"].count() > 1:
         found.append(
             _sketch(
@@ -238,7 +238,7 @@ def _learning_figures(m: CardData) -> list[RenderedChart]:
 
 def _confusion(m: CardData) -> list[tuple[str, list[tuple[int, str]]]]:
     """Rows of the confusion matrix; a cell is a count and its share of the row."""
-    table = m.all["confusion"]
+    table = m.all.confusion
     if not table or len(m.names) > MOST_CLASSES:
         return []
     return [
@@ -248,7 +248,7 @@ def _confusion(m: CardData) -> list[tuple[str, list[tuple[int, str]]]]:
 
 
 def _mistakes(m: CardData) -> list[tuple[str, str, int]]:
-    table = m.all["confusion"]
+    table = m.all.confusion
     if not table or len(m.names) <= MOST_CLASSES:
         return []
     wrong = [
@@ -262,9 +262,9 @@ def _mistakes(m: CardData) -> list[tuple[str, str, int]]:
 
 def _class_rows(m: CardData) -> list[tuple[str, str, str]]:
     """Name, count and share of each class or label."""
-    counts = m.data["class_counts"]
+    counts = m.data.class_counts
     # The share of a label is among the graphs where it was measured.
-    wholes = m.data["measured"] or [sum(counts)] * len(counts)
+    wholes = m.data.measured or [sum(counts)] * len(counts)
     if len(counts) != len(m.names) or len(wholes) != len(m.names) or not any(wholes):
         return []
     rows = [
@@ -280,7 +280,7 @@ def _class_rows(m: CardData) -> list[tuple[str, str, str]]:
 
 
 def _uses(m: CardData) -> list[str]:
-    source = str(m.data["source"])
+    source = str(m.data.source)
     kinds = {"molecules": "new.csv", "graphs": "new.jsonl"}
     fresh = kinds.get(str(m.featurizer.get("kind")), "new.safetensors")
     if fresh == "new.csv" and ".sdf" in Path(source).suffixes:
@@ -293,7 +293,7 @@ def _uses(m: CardData) -> list[str]:
 
 def _settings(m: CardData) -> list[tuple[str, str]]:
     """The training options, with the values that were used."""
-    given = {field.name: m.training.get(field.name) for field in fields(TrainConfig)}
+    given = {field.name: getattr(m.training, field.name) for field in fields(TrainConfig)}
     return [
         (spaced(name), str(value))
         for name, value in given.items()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
 from graph_transplant.report.typography import class_word, shortened
 from graph_transplant.results.caveats import Caveat, check_codes
+from graph_transplant.results.model_json import DividedErrors, ModelDescription
 from graph_transplant.results.verdict import NEAR_MAJORITY
 from graph_transplant.utils.files import SKIPPED
 from graph_transplant.utils.text import count, duration, listed, number, percent, units
@@ -26,20 +27,16 @@ SAME_ECE = 0.01  # warn if calibration raises the calibration error by at least 
 class CardData:
     """A model description with the words to describe it."""
 
-    def __init__(self, description: Mapping[str, Any]) -> None:
-        self.all = description
-        self.task: str = description["task"]
-        self.data, self.training = description["data"], description["training"]
-        self.metrics: Mapping[str, Any] = description["metrics"]
-        # Older descriptions have no baseline.
-        self.baseline: Mapping[str, float | None] = self.metrics.get("baseline", {})
-        self.featurizer = description["featurizer"] or {}
-        self.names: list[str] = description["label_names"]
+    def __init__(self, description: ModelDescription) -> None:
+        self.all, self.task = description, description.task
+        self.data, self.training = description.data, description.training
+        self.metrics, self.baseline = description.metrics, description.metrics.baseline
+        self.featurizer = description.featurizer or {}
+        self.names = description.label_names
         self.targets = [str(name) for name in self.featurizer.get("targets") or ()]
         self.one = "molecule" if self.featurizer.get("kind") == "molecules" else "graph"
         self.noun = f"{self.one}s"
-        self.uncertain: Mapping[str, Any] = description.get("uncertainty") or {}
-        self.members: int = self.training.get("ensemble", 1)
+        self.members = self.training.ensemble
 
     def named(self, label: str) -> str:
         """Name of a class, with its column if it is a number."""
@@ -49,10 +46,16 @@ class CardData:
     @cached_property
     def main(self) -> str | None:
         """The metric to describe in words, if it has a test value."""
-        test = self.metrics["test"]
+        test = self.metrics.test
         plainly = ("auroc", "r2", "accuracy", "average_precision")
-        wanted = [self.training["metric"], *plainly]
+        wanted = [self.training.metric, *plainly]
         return next((n for n in wanted if n in plainly and test.get(n) is not None), None)
+
+    @cached_property
+    def value(self) -> float:
+        """The test value of the main metric; NaN if there is none."""
+        value = self.metrics.test.get(self.main or "")
+        return math.nan if value is None else value
 
     @property
     def baseline_name(self) -> str:
@@ -77,38 +80,37 @@ def headline(m: CardData) -> str:
         what = shortened(m.names[0], 40)
     else:
         what = f"{len(m.names)} {'labels' if m.task == 'multilabel' else 'values'}"
-    return f"Predicts {what} of a {m.one}, trained on {shortened(str(m.data['name']), 40)}"
+    return f"Predicts {what} of a {m.one}, trained on {shortened(str(m.data.name), 40)}"
 
 
 def summary(m: CardData) -> str:
     """Main test result in plain words."""
     if m.main is None:
-        tested = m.training["sizes"]["test"]
+        tested = m.training.sizes.test
         return (
             f"{'Too few' if tested else 'No'} {m.noun} were held out for testing: how good it is "
             "on new ones is not known beyond the validation figures below, which were used to "
             "choose its weights."
         )
-    value = m.metrics["test"][m.main]
     words = {
-        "accuracy": f"{percent(value, 0, unit=True)} of its predictions are right",
+        "accuracy": f"{percent(m.value, 0, unit=True)} of its predictions are right",
         "auroc": (
-            f"given one {m.one} {_ranked(m)}, it ranks them correctly {round(100 * value)} times "
+            f"given one {m.one} {_ranked(m)}, it ranks them correctly {round(100 * m.value)} times "
             "in 100"
         ),
-        "average_precision": f"its average precision is {value:.3f}",
-        "r2": f"it explains {percent(value, unit=True)} of the variation"
-        if value > 0
+        "average_precision": f"its average precision is {m.value:.3f}",
+        "r2": f"it explains {percent(m.value, unit=True)} of the variation"
+        if m.value > 0
         else "it is no better than always predicting the mean",
     }[m.main]
-    interval = m.metrics["intervals"].get(m.main)
+    interval = m.metrics.intervals.get(m.main)
     between = ""
-    if interval and None not in interval:
+    if interval is not None:
         low, high = interval
         between = f" (95 % interval {value_text(low, m.main)} to {value_text(high, m.main)})"
     return (
-        f"On {m.training['sizes']['test']:,} test {m.noun} that training never saw, {words}: "
-        f"{METRICS[m.main].word} {value_text(value, m.main)}{between}."
+        f"On {m.training.sizes.test:,} test {m.noun} that training never saw, {words}: "
+        f"{METRICS[m.main].word} {value_text(m.value, m.main)}{between}."
     )
 
 
@@ -140,8 +142,9 @@ def _finding(
 
 
 def _chance(m: CardData) -> Iterator[Caveat]:
-    interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
-    if m.main is None or guess is None or not interval or None in interval:
+    name = m.main or ""
+    interval, guess = m.metrics.intervals.get(name), m.baseline.get(name)
+    if m.main is None or guess is None or interval is None:
         return
     if interval[0] <= guess:
         yield _finding(
@@ -155,14 +158,14 @@ def _chance(m: CardData) -> Iterator[Caveat]:
 
 
 def _forest(m: CardData) -> Iterator[Caveat]:
-    rival = (m.metrics.get("forest") or {}).get(m.main or "")
+    rival = m.metrics.forest.get(m.main or "")
     if m.main is None or rival is None:
-        if without := m.metrics.get("forest_left_out"):
+        if without := m.metrics.forest_left_out:
             yield _finding(m, "GT102", "no forest", warning=False, text=without)
         return
-    forests = m.training["sizes"]["train"] * (1 if m.task == "multiclass" else len(m.names))
-    gain = m.metrics["test"][m.main] - rival
-    low, high = (m.metrics.get("over_forest") or {}).get(m.main, (None, None))
+    forests = m.training.sizes.train * (1 if m.task == "multiclass" else len(m.names))
+    gain = m.value - rival
+    low, high = m.metrics.over_forest.get(m.main, (None, None))
     kind = "unclear"
     if low is None or high is None:
         kind = "no interval"
@@ -176,7 +179,7 @@ def _forest(m: CardData) -> Iterator[Caveat]:
         features="fingerprints" if m.one == "molecule" else "simple statistics",
         takes="seconds" if forests <= QUICK_FOREST else "minutes",
         metric=METRICS[m.main].word,
-        value=value_text(m.metrics["test"][m.main], m.main),
+        value=value_text(m.value, m.main),
         rival=value_text(rival, m.main),
         gain=number(gain, sign=True),
         low=number(low, sign=True),
@@ -185,41 +188,40 @@ def _forest(m: CardData) -> Iterator[Caveat]:
 
 
 def _small(m: CardData) -> Iterator[Caveat]:
-    tested = m.training["sizes"]["test"]
+    tested = m.training.sizes.test
     if 0 < tested < SMALL_TEST:
         yield _finding(m, "GT103", tested=count(tested, m.one))
 
 
 def _few_to_validate(m: CardData) -> Iterator[Caveat]:
-    held = m.training["sizes"]["validation"]
+    held = m.training.sizes.validation
     if held < SMALL_VALIDATION:
         yield _finding(m, "GT104", held=count(held, m.one))
 
 
 def _late(m: CardData) -> Iterator[Caveat]:
-    limit, best = m.training["epochs"], max(m.training.get("best_epochs") or [0])
-    best = max(best, m.training["best_epoch"])
+    limit, best = m.training.epochs, max(m.training.best_epochs)
     # Recipes other than the paper's end with a cosine schedule, which is best towards its end.
-    allowed = LATE * limit if m.training.get("recipe", "paper") == "paper" else limit - 1
-    if not m.training["stopped_early"] and best > allowed:
+    allowed = LATE * limit if m.training.recipe == "paper" else limit - 1
+    if not m.training.stopped_early and best > allowed:
         yield _finding(m, "GT105", best=str(best), limit=str(limit), more=str(2 * limit))
 
 
 def _gap(m: CardData) -> Iterator[Caveat]:
-    validation = None if m.main is None else m.metrics["validation"].get(m.main)
-    if m.main is None or validation is None or validation - m.metrics["test"][m.main] <= FAR_APART:
+    validation = None if m.main is None else m.metrics.validation.get(m.main)
+    if m.main is None or validation is None or validation - m.value <= FAR_APART:
         return
     yield _finding(
         m,
         "GT106",
         metric=METRICS[m.main].word,
-        test=value_text(m.metrics["test"][m.main], m.main),
+        test=value_text(m.value, m.main),
         validation=value_text(validation, m.main),
     )
 
 
 def _bound(m: CardData) -> Iterator[Caveat]:
-    temperature = m.all["temperature"]
+    temperature = m.all.temperature
     reasons = {
         TEMPERATURES[0]: ("lowest", "hardly any error"),
         TEMPERATURES[1]: ("highest", "confidence that says nothing about correctness"),
@@ -230,8 +232,8 @@ def _bound(m: CardData) -> Iterator[Caveat]:
 
 
 def _calibration(m: CardData) -> Iterator[Caveat]:
-    after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
-    if after is None or before is None or m.all["temperature"] == 1:
+    after, before = (part.get("ece") for part in (m.metrics.test, m.metrics.test_uncalibrated))
+    if after is None or before is None or m.all.temperature == 1:
         return
     worse = after - before >= SAME_ECE
     values = {"before": value_text(before, "ece"), "after": value_text(after, "ece")}
@@ -239,7 +241,7 @@ def _calibration(m: CardData) -> Iterator[Caveat]:
 
 
 def _against_baseline(m: CardData) -> Iterator[Caveat]:
-    accuracy, largest = m.metrics["test"].get("accuracy"), m.baseline.get("accuracy")
+    accuracy, largest = m.metrics.test.get("accuracy"), m.baseline.get("accuracy")
     if accuracy is None or largest is None:
         return
     yield _finding(
@@ -253,60 +255,60 @@ def _against_baseline(m: CardData) -> Iterator[Caveat]:
 
 
 def _sets(m: CardData) -> Iterator[Caveat]:
-    held, aim = m.uncertain.get("held"), m.uncertain.get("coverage")
-    if held is None or aim is None:
+    measured = m.all.uncertainty
+    if measured is None or measured.held is None or measured.coverage is None:
         return
+    held, aim = measured.held, measured.coverage
     yield _finding(
         m,
         "GT110",
         "" if m.task == "multiclass" else m.task,
         warning=held < aim - FAR_BELOW,
-        size=f"{m.uncertain.get('size') or 0.0:.1f}",
+        size=f"{measured.size or 0.0:.1f}",
         aim=percent(aim, 0, unit=True),
         held=percent(held, 0, unit=True),
     )
-    if m.training["split"] != "random":
-        split = shortened(m.training["split"], 20)
+    if m.training.split != "random":
+        split = shortened(m.training.split, 20)
         yield _finding(m, "GT110", "split", warning=False, split=split)
 
 
 def _spread(m: CardData) -> Iterator[Caveat]:
-    found = m.uncertain.get("spread")
+    found = m.all.uncertainty and m.all.uncertainty.spread
     if found:
-        kind = "" if found["chance"] < SURE else "unclear"
+        kind = "" if found.chance < SURE else "unclear"
         yield _finding(m, "GT111", kind, warning=False, errors=_errors(m, found))
 
 
 def _likeness(m: CardData) -> Iterator[Caveat]:
-    found = m.uncertain.get("similarity") or {}
-    test = found.get("test")
-    if not test:
+    found = m.all.uncertainty and m.all.uncertainty.similarity
+    if not found or not found.test:
         return
-    clear = test["chance"] < SURE
+    test = found.test
+    clear = test.chance < SURE
     yield _finding(
         m,
         "GT112",
         "" if clear else "unclear",
         warning=clear,
-        graphs=f"{test['graphs']:.0f}",
-        threshold=f"{found['threshold']:.2f}",
-        where=", where validation errors rise" if found["justified"] else "",
+        graphs=str(test.graphs),
+        threshold=f"{found.threshold:.2f}",
+        where=", where validation errors rise" if found.justified else "",
         errors=_errors(m, test),
     )
 
 
-def _errors(m: CardData, found: Mapping[str, Any]) -> str:
+def _errors(m: CardData, found: DividedErrors) -> str:
     if m.task == "regression":
-        times = found["first"] / found["rest"] if found["rest"] else 1.0
+        times = found.first / found.rest if found.rest else 1.0
         return f"errors are {times:.1f} times as large as those of the others"
-    first, rest = (percent(found[name], 0, unit=True) for name in ("first", "rest"))
+    first, rest = percent(found.first, 0, unit=True), percent(found.rest, 0, unit=True)
     what = " of the labels" if m.task == "multilabel" else ""
     return f"{first}{what} are predicted incorrectly, of the others {rest}"
 
 
 def _class_mix(m: CardData) -> Iterator[Caveat]:
-    parts: Mapping[str, Sequence[float | None]] = m.data.get("class_shares") or {}
-    known = [parts.get(part) or () for part in ("train", "validation", "test")]
+    known = [m.data.class_shares.get(part, ()) for part in ("train", "validation", "test")]
     if {len(shares) for shares in known} != {len(m.names)}:
         return
     moved = [
@@ -330,13 +332,13 @@ def _class_mix(m: CardData) -> Iterator[Caveat]:
 
 
 def _copies(m: CardData) -> Iterator[Caveat]:
-    across = (m.data.get("duplicates") or {}).get("across", 0)
+    across = m.data.duplicates.across if m.data.duplicates else 0
     if across:
         yield _finding(m, "GT114", copies=count(across, m.one))
 
 
 def _contradictions(m: CardData) -> Iterator[Caveat]:
-    differing = (m.data.get("duplicates") or {}).get("differing", 0)
+    differing = m.data.duplicates.differing if m.data.duplicates else 0
     if differing:
         yield _finding(
             m,
@@ -348,7 +350,7 @@ def _contradictions(m: CardData) -> Iterator[Caveat]:
 
 
 def _rare(m: CardData) -> Iterator[Caveat]:
-    counts = m.data["class_counts"]
+    counts = m.data.class_counts
     if m.task != "multiclass" or not sum(counts):
         return
     share = min(counts) / sum(counts)
@@ -359,7 +361,7 @@ def _rare(m: CardData) -> Iterator[Caveat]:
 
 
 def _explanations(m: CardData) -> Iterator[Caveat]:
-    if no_better_than_random(m.all.get("saliency") or {}):
+    if no_better_than_random(m.all.saliency or {}):
         yield _finding(m, "GT117")
 
 
@@ -378,48 +380,48 @@ def split_words(m: CardData) -> str:
         ),
         "official": f"The split published with the data set determines which {m.noun} are "
         "trained on.",
-    }.get(m.training["split"], "The split was provided by the person who trained the model.")
-    found = m.data.get("duplicates")
+    }.get(m.training.split, "The split was provided by the person who trained the model.")
+    found = m.data.duplicates
     if not found:
         return split
-    if not found["graphs"]:
+    if not found.graphs:
         return f"{split} No {m.one} occurs twice."
-    copies = f"{found['graphs']:,} {m.noun} have a copy"  # older models count only these
-    if "distinct" in found:
-        more = "occurs" if found["distinct"] == 1 else "occur"
-        copies = f"{count(found['distinct'], m.one)} {more} more than once"
-    where = "" if found["across"] else "; all copies of one are in the same part"
+    copies = f"{found.graphs:,} {m.noun} have a copy"  # older models count only these
+    if found.distinct is not None:
+        more = "occurs" if found.distinct == 1 else "occur"
+        copies = f"{count(found.distinct, m.one)} {more} more than once"
+    where = "" if found.across else "; all copies of one are in the same part"
     return f"{split} {copies}{where}."
 
 
 def training_words(m: CardData) -> str:
     """How training went."""
     training = m.training
-    metric = training["metric"]
+    metric = training.metric
     chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
     best = f"the best by {chosen} on the validation {m.noun}"
     if m.members > 1:
-        epochs = [str(epoch) for epoch in training.get("best_epochs", ())]
+        epochs = [str(epoch) for epoch in training.best_epochs]
         text = (
             f"{m.members} networks were trained on the same {m.noun} with different seeds; their "
             f"mean is the prediction. Of each, one epoch was kept, {best}: {listed(epochs)}."
         )
     else:
         text = (
-            f"Out of {count(training['epochs_run'], 'epoch')}, the weights of epoch "
-            f"{training['best_epoch']} were kept, {best}."
+            f"Out of {count(training.epochs_run, 'epoch')}, the weights of epoch "
+            f"{training.best_epoch} were kept, {best}."
         )
-    if training["stopped_early"]:
+    if training.stopped_early:
         text += " Training stopped early because nothing improved."
-    text += f" It took {duration(training['seconds'])}."
-    return text + (" Every class was drawn equally often." if training["balance"] else "")
+    text += f" It took {duration(training.seconds)}."
+    return text + (" Every class was drawn equally often." if training.balance else "")
 
 
 def limits(m: CardData) -> list[str]:
     """Limitations of the model."""
     found = [
         (
-            f"It has learned from {m.noun} with {m.data['mean_nodes']:.0f} "
+            f"It has learned from {m.noun} with {m.data.mean_nodes:.0f} "
             f"{'atoms' if m.one == 'molecule' else 'nodes'} on average. Others, much larger or of "
             "another kind, may be predicted incorrectly and with high confidence."
         ),
@@ -431,14 +433,14 @@ def limits(m: CardData) -> list[str]:
     ]
     if m.task != "regression":
         text = (
-            f"Probabilities were calibrated on {m.training['sizes']['validation']:,} validation "
+            f"Probabilities were calibrated on {m.training.sizes.validation:,} validation "
             f"{m.noun} and hold for {m.noun} like those."
         )
-        if m.all["temperature"] == 1 and m.metrics["validation"].get("accuracy") == 1:
+        if m.all.temperature == 1 and m.metrics.validation.get("accuracy") == 1:
             text += " As it was right about all of those, its confidence was not raised."
         found.append(text)
-    if m.data["skipped"]:
-        rows = count(m.data["skipped"], "row")
+    if m.data.skipped:
+        rows = count(m.data.skipped, "row")
         found.append(f"{rows} of the data could not be used; {SKIPPED} lists them.")
     found.append(
         "Saliency, as the command explain draws it, shows what the model relies on. It does not "

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
-from graph_transplant.config.compare import Settings
 from graph_transplant.config.options import MODELS
 from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
 from graph_transplant.figures.style import CLASSES, palette, style
@@ -24,7 +23,7 @@ from graph_transplant.report.tables import Ranking, ranking
 from graph_transplant.report.typography import slug, spaced
 from graph_transplant.results.calls import Call
 from graph_transplant.results.groups import Group, GroupResults, Trials
-from graph_transplant.results.record import Condition, Record, one_split
+from graph_transplant.results.record import Condition, TrialRecord
 from graph_transplant.results.results import Results
 from graph_transplant.results.sentences import joint_headline
 from graph_transplant.results.verdict import Verdict
@@ -156,10 +155,10 @@ def _render(
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
     said, verdict = joint_headline(first_of, results.reference), lead.verdict
     network = f"{lead.group.network}: " if lead.group.network else ""
-    versions = ", ".join(sorted({one["settings"].get("version", "") for one in results.chosen}))
+    versions = ", ".join(sorted({one.settings["version"] for one in results.chosen}))
     return render(
         "report.html",
-        data=first["data"],
+        data=first.data,
         headline=said,
         # With several groups, the headline may not state the verdict of the lead.
         sentence=verdict.evidence if said == verdict.headline else network + verdict.sentence,
@@ -170,7 +169,7 @@ def _render(
         notes=results.notes,
         next=_next(results, lead),
         commands=_commands(results),
-        settings=_settings(first["settings"], versions),
+        settings=_settings(first.settings, versions),
         colours=colours,
         methods=[(name, method_of(name).summary, colours[name]) for name in results.methods],
         definitions={
@@ -178,7 +177,7 @@ def _render(
         },
         folder=folder,
         version=versions,
-        fingerprint=first["fingerprint"],
+        fingerprint=first.fingerprint,
     )
 
 
@@ -196,7 +195,7 @@ def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
     elif text and not method:  # a baseline, or nothing yet: more trials come second
         steps.insert(0, (text, ""))
     elif lead.group.model in MODELS and method_key(method) in METHODS:  # not the user's own
-        own = (r for r in results.groups[lead.group].chosen if r["method"] == method)
+        own = (r for r in results.groups[lead.group].chosen if r.method == method)
         steps.append((text, call.train(next(own)) if call else ""))
     if not verdict.compared:
         added = "another method" if results.reference in results.methods else results.reference
@@ -224,19 +223,18 @@ def _commands(results: Results) -> list[str]:
     return path.read_text("utf-8").splitlines() if path is not None and path.is_file() else []
 
 
-def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
+def _facts(results: Results, first: TrialRecord) -> list[tuple[str, object]]:
     whole = results if results.selection == "none" else replace(results, selection="none")
     frame = whole.frame  # with all candidates
-    sizes, settings = first["sizes"], first["settings"]
     repeats = int(frame["repeat"].max()) + 1
-    place = ("folds", f"{settings['folds']} × {repeats}" if repeats > 1 else settings["folds"])
-    if one_split(settings):
-        place = (f"runs of the {settings['split']} split", repeats)
+    place = ("folds", f"{first.folds} × {repeats}" if repeats > 1 else first.folds)
+    if first.one_split:
+        place = (f"runs of the {first.settings['split']} split", repeats)
     timed = frame["processor_seconds"].notna().all()
     seconds = frame["processor_seconds" if timed else "seconds"].sum()
-    parts = [str(sizes[part]) for part in ("train", "validation", "test")]
+    parts = [str(n) for n in (first.sizes.train, first.sizes.validation, first.sizes.test)]
     return [
-        ("graphs", f"{sum(sizes.values()):,}"),
+        ("graphs", f"{first.sizes.graphs:,}"),
         place,
         ("train : validation : test", " : ".join(parts)),
         ("trials", f"{len(frame):,}"),
@@ -255,7 +253,7 @@ def _machines(frame: pd.DataFrame) -> list[tuple[str, object]]:
 
 
 def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, str]]:
-    shown = {**Settings.complete(settings), "library version": versions}
+    shown = {**settings, "library version": versions}
     shown.pop("version", None)
     return [
         (

@@ -247,8 +247,8 @@ def gallery(results: GroupResults) -> dict[str, Any]:
     made: dict[str, list[Mixture | DrawnVirtual]] = {}
     damaged = []
     for record in results.chosen:
-        method = record["method"]
-        for item in record.get("examples") or ():
+        method = record.method
+        for item in record.examples:
             try:
                 example = read_example(item)
             except GraphTransplantError as problem:

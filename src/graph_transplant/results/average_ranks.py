@@ -89,7 +89,7 @@ def across(every: Iterable[Results]) -> list[Across]:
         model = row["model"] or ""
         if row["method"] == MAJORITY:
             continue  # a floor, not a method to rank
-        if Condition.of(row) != Condition():
+        if (row["label_noise"], row["train_fraction"]) != Condition():
             harder[model] += 1
             continue
         block = models.setdefault(model, {}).setdefault(row["data"], {})

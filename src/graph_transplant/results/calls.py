@@ -21,7 +21,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
 from graph_transplant.methods import GROUPS, RENAMED_GROUPS, method_key
 from graph_transplant.metrics import BUILT_IN
-from graph_transplant.results.record import Record
+from graph_transplant.results.record import TrialRecord
 from graph_transplant.utils.files import COMMANDS, folder_name, write_atomically
 
 if TYPE_CHECKING:
@@ -95,15 +95,14 @@ class Call:
             return shlex.join(["graph-transplant", "compare", *words])
         return f"gt.compare({self._arguments(options, self.objects)})"
 
-    def train(self, record: Record) -> str:
+    def train(self, record: TrialRecord) -> str:
         """The command that trains a model as a trial of this comparison was trained."""
-        setup, settings = record.get("chosen", record), record["settings"]
-        split = settings.get("split", "folds")
+        setup, settings, split = record.setup, record.settings, record.settings["split"]
         options = {
-            "recipe": settings.get("recipe", "paper"),
-            "model": record["model"],
-            "layers": setup["layers"],
-            "method": setup["method"],
+            "recipe": settings["recipe"],
+            "model": record.model,
+            "layers": setup.layers,
+            "method": setup.method,
             "epochs": settings["epochs"],
             "split": _TRAIN_SPLITS.get(split, split),
         }
@@ -118,7 +117,7 @@ class Call:
         words = None if objects else self._words(options, train=True)
         if words is not None:
             return shlex.join(["graph-transplant", "train", *words])
-        folder = f"models/{folder_name(record['data'])}"
+        folder = f"models/{folder_name(record.data)}"
         return f"gt.train({self._arguments(options, objects)}).save({folder!r})"
 
     def _words(self, options: Mapping[str, Any], *, train: bool = False) -> list[str] | None:

@@ -16,7 +16,7 @@ from graph_transplant.config.recipes import RECIPES
 from graph_transplant.errors import check_choice
 from graph_transplant.methods import MAJORITY, method_of
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
-from graph_transplant.results.record import Condition, Record, Trial, score
+from graph_transplant.results.record import Condition, TrialRecord
 from graph_transplant.results.selection import left_out
 from graph_transplant.results.statistics import holm
 from graph_transplant.results.verdict import NEAR_MAJORITY, SIGNIFICANT, Verdict
@@ -176,19 +176,19 @@ def find_caveats(results: Results) -> Iterator[Caveat]:
     yield from _about_trials(results.records)
 
 
-def _short_training(records: Sequence[Record]) -> Iterator[Caveat]:
+def _short_training(records: Sequence[TrialRecord]) -> Iterator[Caveat]:
     # Other recipes end with a cosine schedule, which is best towards its end.
     late: Counter[str] = Counter()
     trained: Counter[str] = Counter()
     epochs = set()
     for record in records:
-        settings = record["settings"]
-        if not record.get("epochs") or settings.get("recipe", "paper") != "paper":
+        epochs_run, best, settings = record.epochs, record.best_epoch, record.settings
+        if not epochs_run or best is None or settings["recipe"] != "paper":
             continue
-        allowed, best = settings["epochs"], record["best_epoch"]
-        trained[record["method"]] += 1
-        if record["epochs"] >= allowed and best > min(0.9 * allowed, allowed - LAST_EPOCHS):
-            late[record["method"]] += 1
+        allowed = settings["epochs"]
+        trained[record.method] += 1
+        if epochs_run >= allowed and best > min(0.9 * allowed, allowed - LAST_EPOCHS):
+            late[record.method] += 1
             epochs.add(allowed)
     methods = _shares(
         {name: (n, trained[name]) for name, n in late.items() if 2 * n > trained[name]}
@@ -208,7 +208,7 @@ def _shares(trials: Mapping[str, tuple[int, int]]) -> str:
 def _unfinished(results: Results) -> Iterator[Caveat]:
     for group, part in results.groups.items():
         planned = part.planned
-        trials = Counter(r["method"] for r in part.chosen if r["method"] in part.judged)
+        trials = Counter(r.method for r in part.chosen if r.method in part.judged)
         short = [f"{name} has {number}" for name, number in trials.items() if number < planned]
         if short:
             words = group.condition.words
@@ -221,7 +221,7 @@ def _left_over(results: Results) -> Iterator[Caveat]:
     trials: Counter[str] = Counter()
     for part in results.groups.values():
         judged = part.judged
-        trials.update(r["method"] for r in part.chosen if r["method"] not in judged)
+        trials.update(r.method for r in part.chosen if r.method not in judged)
     if trials:
         methods = [f"{name} ({count(number, 'trial')})" for name, number in trials.items()]
         yield Caveat("GT004", {"methods": listed(methods)})
@@ -266,12 +266,12 @@ def _useless_saliency(part: GroupResults, where: str) -> Iterator[Caveat]:
         yield Caveat("GT010", {"methods": listed(useless)}, where)
 
 
-def _bounded_temperature(records: Sequence[Record]) -> Iterator[Caveat]:
+def _bounded_temperature(records: Sequence[TrialRecord]) -> Iterator[Caveat]:
     found: dict[str, list[float]] = {}
     for record in records:
-        temperature = (record.get("calibrated") or {}).get("temperature")
+        temperature = record.calibrated.get("temperature")
         if temperature is not None:
-            found.setdefault(record["method"], []).append(temperature)
+            found.setdefault(record.method, []).append(temperature)
     at_bound = {
         name: [value for value in values if not TEMPERATURES[0] < value < TEMPERATURES[1]]
         for name, values in found.items()
@@ -282,17 +282,17 @@ def _bounded_temperature(records: Sequence[Record]) -> Iterator[Caveat]:
         yield Caveat("GT009", {"values": listed(sorted(bounds)), "methods": _shares(methods)})
 
 
-def _about_trials(records: Sequence[Record]) -> Iterator[Caveat]:
-    if any(Condition.of(record) != Condition() for record in records):
+def _about_trials(records: Sequence[TrialRecord]) -> Iterator[Caveat]:
+    if any(record.condition != Condition() for record in records):
         yield Caveat("GT012", {})
-    recipes = {one["settings"].get("recipe", "paper") for one in records if one.get("attacked")}
+    recipes = {one.settings["recipe"] for one in records if one.attacked}
     blind = sorted(name for name in recipes if name in RECIPES and RECIPES[name].walk)
     if blind:
         yield Caveat("GT013", {"recipes": listed(blind)})
     for what, lost in (
-        ("score", [record for record in records if score(record) is None]),
-        ("NLL", [record for record in records if record["test"].get("nll", 0.0) is None]),
+        ("score", [record for record in records if record.score() is None]),
+        ("NLL", [record for record in records if record.test.get("nll", 0.0) is None]),
     ):
         if lost:
-            trials = "; ".join(str(Trial.of_record(record)) for record in lost)
+            trials = "; ".join(str(record.trial) for record in lost)
             yield Caveat("GT014", {"what": what, "trials": trials})

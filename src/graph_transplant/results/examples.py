@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 from graph_transplant.errors import GraphTransplantError, Skipped
+from graph_transplant.utils.schema import read
 
 _DIGITS: Final = 4
 
@@ -113,6 +114,8 @@ KINDS: Final[Mapping[str, type[Example]]] = {
 """Kinds of examples in records."""
 
 _FLAGS: Final = ("molecule", "directed")  # stored once per mixture
+_GRAPH: Final = ("names", "edges", "orders", "kinds")
+_MASKS: Final = ("chosen", "from_source", "motif")  # of nodes
 
 
 def write_example(example: Example) -> dict[str, Any]:
@@ -145,43 +148,42 @@ def read_example(record: Mapping[str, Any]) -> Example:
     """Parse an example from a record; raise if malformed."""
     try:
         flags = {name: record[name] for name in _FLAGS}
-        example: Example = _read(KINDS[record["kind"]], record, flags)
-    except (KeyError, TypeError, ValueError) as problem:
+        kind, content = KINDS[record["kind"]], _nested(record, flags)
+        if kind is Mixture:
+            content |= {side: _nested(record[side], flags) for side in ("source", "destination")}
+        example = read(kind, content)
+        parts: list[Example | DrawnPart] = [example]
+        if isinstance(example, Mixture):
+            parts += [example.source, example.destination]
+        for part in parts:
+            _check_lengths(part)
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise GraphTransplantError(f"an example in a record is damaged: {problem}") from None
     return example
 
 
-def _read(kind: Any, record: Mapping[str, Any], flags: Mapping[str, bool]) -> Any:
-    graph = DrawnGraph(
-        tuple(map(str, record["names"])),
-        tuple((int(one), int(two)) for one, two in record["edges"]),
-        tuple(map(float, record["orders"])),
-        **flags,
-        kinds=tuple(map(str, record.get("kinds", ()))),
-    )
-    nodes = len(graph.names)
-    if any(not 0 <= end < nodes for edge in graph.edges for end in edge):
+def _nested(record: Mapping[str, Any], flags: Mapping[str, bool]) -> dict[str, Any]:
+    """Make the graph an object of its own; records have its fields beside those of the example."""
+    graph = {name: value for name, value in record.items() if name in _GRAPH}
+    masks = {
+        name: list(map(bool, value))
+        for name, value in record.items()
+        if name in _MASKS and value is not None
+    }
+    return {**record, **masks, "structure": {**graph, **flags}}
+
+
+def _check_lengths(part: Example | DrawnPart) -> None:
+    graph = part.structure
+    if any(not 0 <= end < len(graph.names) for edge in graph.edges for end in edge):
         raise ValueError("an edge refers to a missing node")
     for name in ("orders", "kinds"):
         if (values := getattr(graph, name)) and len(values) != len(graph.edges):
             raise ValueError(f"`{name}` must have a value for each edge")
-    given: dict[str, Any] = {"structure": graph}
-    for field in fields(kind):
-        value = record.get(field.name)
-        if field.name in ("source", "destination"):
-            given[field.name] = _read(DrawnPart, record[field.name], flags)
-        elif field.name in ("chosen", "from_source", "motif") and value is not None:
-            given[field.name] = tuple(map(bool, value))
-        elif field.name == "saliency" and value is not None:
-            given[field.name] = tuple(map(float, value))
-        elif field.name in ("confidence", "share", "weight") and value is not None:
-            given[field.name] = float(value)
-        elif field.name in record:
-            given[field.name] = tuple(value) if isinstance(value, list) else value
-    for name in {"chosen", "from_source", "motif", "saliency"} & given.keys():
-        if given[name] is not None and len(given[name]) != nodes:
+    for name in (*_MASKS, "saliency"):
+        values = getattr(part, name, None)
+        if values is not None and len(values) != len(graph.names):
             raise ValueError(f"`{name}` must have a value for each node")
-    return kind(**given)
 
 
 @dataclass(frozen=True)

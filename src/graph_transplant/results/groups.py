@@ -16,10 +16,10 @@ from graph_transplant.errors import check_choice
 from graph_transplant.methods import MAJORITY, METHODS, REFERENCE, method_of
 from graph_transplant.metrics import METRICS, RESERVED
 from graph_transplant.results.predictions import TrialPredictions
-from graph_transplant.results.record import Condition, Record, Trial, metric_of, one_split, score
-from graph_transplant.results.record_file import LISTS, MACHINE, OBJECTS
+from graph_transplant.results.record import LISTS, OBJECTS, Condition, Trial, TrialRecord
 from graph_transplant.results.statistics import Paired, holm, paired_test
 from graph_transplant.results.verdict import EQUAL_WITHIN, Row, Verdict, finding, judge
+from graph_transplant.utils.schema import plain
 from graph_transplant.utils.text import count
 
 if TYPE_CHECKING:
@@ -62,34 +62,34 @@ class Group(NamedTuple):
 class TrialRow(NamedTuple):
     """A record and its row of a table of trials."""
 
-    record: Record
+    record: TrialRecord
     row: Row
 
 
-def trial_row(record: Record) -> TrialRow:
+def trial_row(record: TrialRecord) -> TrialRow:
     """Make the row of a record: its identity, test metrics, and ``score``."""
-    settings, sizes = record["settings"], record["sizes"]
+    machine = {"processor": None, "threads": None}
     row = {
         **_identity(record),
-        "metric": metric_of(record),
-        "score": score(record),
-        "validation_score": score(record, "validation"),
-        **{name: value for name, value in record["test"].items() if name not in RESERVED},
-        "epochs": record.get("epochs"),
-        "best_epoch": record.get("best_epoch"),
-        "seconds": record["seconds"],
-        **{name: record.get("machine", {}).get(name) for name in MACHINE},
-        "processor_seconds": (record.get("cost") or {}).get("fit_seconds"),
-        "train_graphs": sizes["train"],
-        "left_out_graphs": sizes.get("left_out", 0),
-        "validation_graphs": sizes.get("validation"),
-        "test_graphs": sizes["test"],
-        "folds": 1 if one_split(settings) else settings["folds"],
-        "split": settings.get("split", "folds"),
+        "metric": record.metric,
+        "score": record.score(),
+        "validation_score": record.score("validation"),
+        **{name: value for name, value in record.test.items() if name not in RESERVED},
+        "epochs": record.epochs,
+        "best_epoch": record.best_epoch,
+        "seconds": record.seconds,
+        **(vars(record.machine) if record.machine else machine),
+        "processor_seconds": record.cost.get("fit_seconds"),
+        "train_graphs": record.sizes.train,
+        "left_out_graphs": record.sizes.left_out,
+        "validation_graphs": record.sizes.validation,
+        "test_graphs": record.sizes.test,
+        "folds": record.folds,
+        "split": record.settings["split"],
     }
-    if "chosen" in record:
-        row["chosen_layers"] = record["chosen"]["layers"]
-        row["chosen_method"] = whole(record["chosen"]["method"])
+    if record.chosen:
+        row["chosen_layers"] = record.chosen.layers
+        row["chosen_method"] = whole(record.chosen.method)
     return TrialRow(record, row)
 
 
@@ -98,14 +98,14 @@ def whole(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
-def group_of(record: Record) -> Group:
+def group_of(record: TrialRecord) -> Group:
     """Return the group of a record; ``layers`` is ``None`` after selection."""
-    layers = None if "chosen" in record else record.get("layers")
-    return Group(record["data"], record.get("model"), layers, *Condition.of(record))
+    layers = None if record.chosen else record.layers
+    return Group(record.data, record.model, layers, *record.condition)
 
 
-def _identity(record: Record) -> Row:
-    keys = {name: record[name] for name in ("method", "repeat", "fold")}
+def _identity(record: TrialRecord) -> Row:
+    keys = {name: getattr(record, name) for name in ("method", "repeat", "fold")}
     return {**group_of(record)._asdict(), **keys}
 
 
@@ -137,7 +137,7 @@ class Trials:
             """The rows of :attr:`pairs`, as data."""
 
     @property
-    def chosen(self) -> list[Record]:
+    def chosen(self) -> list[TrialRecord]:
         """The records of the trials that remain after selection."""
         return [trial.record for trial in self.trials]
 
@@ -156,7 +156,7 @@ class Trials:
         table = _table(
             {**_identity(record), **entry, **entry.get("measurements", {})}
             for record in self.chosen
-            for entry in record.get(name) or ()
+            for entry in getattr(record, name)
         )
         return table.drop(columns="measurements", errors="ignore")
 
@@ -168,7 +168,7 @@ class Trials:
         """
         check_choice("name", name, OBJECTS)
         return _table(
-            {**_identity(r), **r[name]} for r in self.chosen if isinstance(r.get(name), dict)
+            {**_identity(r), **numbers} for r in self.chosen if (numbers := plain(getattr(r, name)))
         )
 
     def predictions(self) -> pd.DataFrame:
@@ -182,8 +182,7 @@ class Trials:
         """
         parts = []
         for record in self.chosen:
-            trial = Trial.of_record(record | record.get("chosen", {}))
-            kept = self.outputs(trial) if self.outputs else None
+            kept = self.outputs(record.trial) if self.outputs else None
             if kept is not None:
                 parts.append(kept.table().assign(**_identity(record)))
         if not parts:
@@ -195,13 +194,13 @@ class Trials:
     @property
     def methods(self) -> list[str]:
         """All methods, the reference first."""
-        found = {record["method"] for record in self.chosen}
+        found = {record.method for record in self.chosen}
         return sorted(found, key=lambda name: (name != self.reference, name))
 
     @property
     def metric(self) -> str:
         """The metric that ranks the methods."""
-        return metric_of(self.trials[0].record) if self.trials else "accuracy"
+        return self.trials[0].record.metric if self.trials else "accuracy"
 
     def summary(self) -> pd.DataFrame:
         """One row per method and group, best first within each group; see ``docs/statistics``."""
@@ -326,12 +325,8 @@ class GroupResults(Trials):
         if self.asked is None:
             return self.methods
         asked = {whole(name) for name in self.asked}
-        trials = Counter(record["method"] for record in self.chosen)
-        named = {
-            record["method"]
-            for record in self.chosen
-            if whole(record.get("chosen", record)["method"]) in asked
-        }
+        trials = Counter(record.method for record in self.chosen)
+        named = {record.method for record in self.chosen if whole(record.setup.method) in asked}
         judged = [
             name
             for name in self.methods
@@ -385,7 +380,7 @@ class GroupResults(Trials):
             words, score = guesses[self.metric]
             return words, frame["score"].notna() * 0.0 + score
         words = METHODS[MAJORITY].words
-        shares = {(r["repeat"], r["fold"]): r.get("majority") for r in self.chosen}
+        shares = {(r.repeat, r.fold): r.majority for r in self.chosen}
         if self.metric == "accuracy" and None not in shares.values():
             return words, pd.Series(shares).rename_axis(["repeat", "fold"])
         scores = self._by_fold(MAJORITY)["score"].dropna()

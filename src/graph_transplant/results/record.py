@@ -5,35 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, field, fields
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
-from graph_transplant.config.compare import FOLD_SPLITS
+from graph_transplant.config.compare import FOLD_SPLITS, Settings
 from graph_transplant.config.options import MODELS
-from graph_transplant.errors import GraphTransplantError, check_in
+from graph_transplant.errors import GraphTransplantError, check_choice, check_in
+from graph_transplant.metrics import METRICS
+from graph_transplant.utils.schema import Count, Fraction, Share, read
 from graph_transplant.utils.text import capital, count
-
-Record = dict[str, Any]
-"""A finished trial, as stored in ``records.jsonl``."""
-
-
-def metric_of(record: Record) -> str:
-    """Return the name of the metric that a record is judged by."""
-    name: str = record["settings"].get("metric", "accuracy")
-    return name
-
-
-def score(record: Record, part: str = "test") -> float | None:
-    """Return the value of a record's metric, or ``None`` if it is missing or not finite."""
-    value = record.get(part, {}).get(metric_of(record))
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def one_split(settings: Mapping[str, Any]) -> bool:
-    """Whether all trials share a single split (official or scaffold) instead of folds."""
-    return settings.get("split", "folds") not in FOLD_SPLITS
 
 
 class Condition(NamedTuple):
@@ -41,11 +24,6 @@ class Condition(NamedTuple):
 
     label_noise: float = 0.0  # share of wrong training labels, in [0, 1)
     train_fraction: float = 1.0  # share of the training graphs that are used, in (0, 1]
-
-    @staticmethod
-    def of(record: Mapping[str, Any]) -> Condition:
-        """Return the condition of a record; missing fields have their defaults."""
-        return Condition(**{name: record[name] for name in Condition._fields if name in record})
 
     @property
     def words(self) -> str:
@@ -71,11 +49,6 @@ class Condition(NamedTuple):
     def order(self) -> tuple[float, float]:
         """Sort key: the default first, harder conditions later."""
         return self.label_noise, -self.train_fraction
-
-    def as_record(self) -> Record:
-        """Return the fields that differ from their defaults, for a record."""
-        default = self._field_defaults
-        return {name: value for name, value in self._asdict().items() if value != default[name]}
 
     def sentence(self, text: str) -> str:
         """Prepend the condition to a sentence that begins with a name."""
@@ -141,18 +114,6 @@ class Trial:
         ]
         return ", ".join(filter(None, parts))
 
-    @staticmethod
-    def of_record(record: Record) -> Trial:
-        """Return the trial of a record."""
-        return Trial(
-            record["method"],
-            record.get("model") or "",
-            record.get("layers") or 0,
-            record["repeat"],
-            record["fold"],
-            *Condition.of(record),
-        )
-
 
 def all_trials(
     *,
@@ -173,3 +134,186 @@ def all_trials(
     for repeat, fold, noise, fraction in places:
         for model, depth, method in product(models, layers, methods):
             yield Trial(method, model, depth, repeat, fold, noise, fraction)
+
+
+# -------------------------------------------------------------------- what a trial leaves
+
+Number = bool | int | float | None
+"""A measured number; undefined ones are null."""
+
+Numbers = dict[str, Number]
+
+Entry = dict[str, Number | Numbers]
+"""Numbers of one epoch, bin or budget; ``measurements`` holds further ones."""
+
+
+class Setup(NamedTuple):
+    """A candidate of a method: its number of layers, and the method with its parameters."""
+
+    layers: int | None
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What times depend on."""
+
+    processor: str
+    threads: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Numbers of graphs."""
+
+    train: Count
+    validation: Count
+    test: Count
+    left_out: Count = 0
+
+    @property
+    def graphs(self) -> int:
+        """All of them together."""
+        return self.train + self.validation + self.test + self.left_out
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """A finished trial, as stored in ``records.jsonl``; fields with their defaults are left out.
+
+    ``model``, ``layers`` and epochs are ``None`` without a network.
+    """
+
+    data: str
+    source: str = ""  # how the user specified the data
+    fingerprint: str
+    task: str | None = None
+    method: str
+    model: str | None
+    layers: int | None
+    repeat: int
+    fold: int
+    seed: int | None = None
+    validation: Numbers
+    test: Numbers
+    epochs: int | None
+    best_epoch: int | None
+    seconds: int | float
+    machine: Machine | None = None
+    sizes: Sizes
+    settings: dict[str, Any]
+    label_noise: Share = 0.0
+    train_fraction: Fraction = 1.0
+    majority: Number = None  # accuracy of always predicting the largest class
+    wrong_labels: int | None = None
+    stopped_early: bool | None = None
+    curve: list[Entry] = field(default_factory=list)
+    cost: Numbers = field(default_factory=dict)
+    calibrated: Numbers = field(default_factory=dict)
+    reliability: list[Entry] = field(default_factory=list)
+    reliability_calibrated: list[Entry] = field(default_factory=list)
+    attacked: list[Entry] = field(default_factory=list)
+    saliency: Numbers = field(default_factory=dict)
+    saliency_curve: list[Entry] = field(default_factory=list)
+    samples: Numbers = field(default_factory=dict)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    chosen: Setup | None = None  # set by selection, which removes parameters from `method`
+
+    @property
+    def condition(self) -> Condition:
+        """Label noise and training fraction."""
+        return Condition(self.label_noise, self.train_fraction)
+
+    @property
+    def setup(self) -> Setup:
+        """The layers and the method with its parameters, also after selection."""
+        return self.chosen or Setup(self.layers, self.method)
+
+    @property
+    def trial(self) -> Trial:
+        """The trial that left the record."""
+        layers, method = self.setup
+        place = self.repeat, self.fold
+        return Trial(method, self.model or "", layers or 0, *place, *self.condition)
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric that it is judged by."""
+        name: str = self.settings["metric"]
+        return name
+
+    def score(self, part: str = "test") -> float | None:
+        """The value of its metric, or ``None`` if it is missing or not finite."""
+        value = getattr(self, part).get(self.metric)
+        return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+    @property
+    def one_split(self) -> bool:
+        """Whether all trials share a single split (official or scaffold) instead of folds."""
+        return self.settings["split"] not in FOLD_SPLITS
+
+    @property
+    def folds(self) -> int:
+        """The number of folds; 1 for a single split."""
+        folds: int = 1 if self.one_split else self.settings["folds"]
+        return folds
+
+
+OBJECTS: Final = ("sizes", *(one.name for one in fields(TrialRecord) if one.type == "Numbers"))
+"""Fields with numbers by name."""
+
+LISTS: Final = tuple(one.name for one in fields(TrialRecord) if one.type == "list[Entry]")
+"""Fields with a list of such objects."""
+
+
+class _Settings(TypedDict):
+    folds: int
+    epochs: int
+    numerics: int
+    metric: str
+    split: str
+    recipe: str
+    shards: int
+    attack: list[float]
+
+
+class _WithSettings(TypedDict):
+    settings: _Settings
+
+
+_DEFAULTS: Final = asdict(Settings()) | {"attack": [], "numerics": 1, "version": ""}
+del _DEFAULTS["folds"], _DEFAULTS["epochs"]  # never missing
+
+
+def upgrade(content: Any) -> Any:
+    """Convert a record of an earlier version; ``None`` for a trial of nested selection."""
+    if not isinstance(content, dict):
+        return content or {}
+    if content.get("inner"):
+        return None
+    settings, curve = content.get("settings"), content.get("curve")
+    if isinstance(settings, dict):
+        settings = settings | {k: v for k, v in _DEFAULTS.items() if k not in settings}
+        if "parts" in settings:  # the former name of `shards`
+            settings["shards"] = settings.pop("parts")
+        if isinstance(settings["attack"], list):
+            settings["attack"] = sorted(set(settings["attack"]))
+        content = content | {"settings": settings}
+    if isinstance(curve, list) and curve and "validation_score" not in curve[0]:
+        scored = [{**p, "validation_score": p.get("validation_accuracy")} for p in curve]
+        content = content | {"curve": scored}
+    return content
+
+
+def record_of(content: Any) -> TrialRecord | None:
+    """Convert the JSON values of a line; raise a `DataError` that names the first wrong field."""
+    with suppress(TypeError, AttributeError):  # damaged: reported below
+        content = upgrade(content)
+    if content is None:
+        return None
+    record = read(TrialRecord, content)
+    # Kept as recorded, with settings that this version does not know.
+    read(_WithSettings, content)
+    check_choice("settings.metric", record.metric, METRICS)
+    return record

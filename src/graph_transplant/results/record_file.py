@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import re
 import reprlib
@@ -18,52 +17,27 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
 from typing import Any, Final
 
 from filelock import lock_descriptor
 
 from graph_transplant import __version__
-from graph_transplant.config.compare import NUMERICS, Settings
-from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.metrics import METRICS
+from graph_transplant.config.compare import NUMERICS
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.results.predictions import PREDICTIONS, TrialPredictions, path_of
-from graph_transplant.results.record import Condition, Record, Trial, check_conditions, metric_of
+from graph_transplant.results.record import Trial, TrialRecord, record_of, upgrade
 from graph_transplant.utils.files import COMPARISON_FILES, refuse_links, replace_file
-
-FIELDS: Final[Mapping[str, type | UnionType]] = {
-    **dict.fromkeys(("data", "fingerprint", "method"), str),
-    **dict.fromkeys(("repeat", "fold"), int),
-    # Null for methods without a network.
-    "model": str | None,
-    **dict.fromkeys(("layers", "epochs", "best_epoch"), int | None),
-    "seconds": int | float,
-    **dict.fromkeys(("validation", "test", "sizes", "settings"), dict),
-    **dict.fromkeys(("sizes.train", "sizes.test", "settings.folds", "settings.epochs"), int),
-}
-"""Required fields of a record, with their types."""
-
-OBJECTS: Final = ("calibrated", "cost", "saliency", "samples", "sizes", "test", "validation")
-"""Fields with numbers by name."""
-
-LISTS: Final = ("curve", "attacked", "reliability", "reliability_calibrated", "saliency_curve")
-"""Fields with a list of such objects."""
-
-MACHINE: Final[Mapping[str, type]] = {"processor": str, "threads": int}
-"""What times depend on; not in records of earlier versions."""
+from graph_transplant.utils.schema import plain
 
 FORMAT: Final = 1
 """Increased when earlier versions cannot read records; missing in records of the first format."""
-
-NUMBER: Final = int | float | None
-"""Type of a measured number; undefined ones are null."""
 
 
 @dataclass(frozen=True)
 class Contents:
     """Contents of a records file."""
 
-    records: list[Record]
+    records: list[TrialRecord]
     complete: int  # size of the complete lines in bytes
     torn: bytes = b""  # the incomplete line after them, from an interrupted write
     unfinished: bool = False  # whether the last record lacks its newline
@@ -76,7 +50,7 @@ class RecordStore:
         self.directory = Path(directory)
         self.path = self.directory / "records.jsonl"
 
-    def read(self) -> list[Record]:
+    def read(self) -> list[TrialRecord]:
         """Read all finished trials without changing the file; a torn last line is ignored."""
         return self._contents().records
 
@@ -122,25 +96,24 @@ class RecordStore:
     def _contents(self) -> Contents:
         with _explained(f"read {self.path}"):
             try:
-                content = self.path.read_bytes()
+                whole = self.path.read_bytes()
             except FileNotFoundError:
-                content = b""
+                whole = b""
         # bytes.splitlines would also split at a carriage return, which a torn line may contain.
-        lines = io.BytesIO(content).readlines()
-        records: list[Record] = []
+        lines = io.BytesIO(whole).readlines()
+        records: list[TrialRecord] = []
         seen: dict[Trial, int] = {}
         complete = 0
         for number, line in enumerate(lines, start=1):
             try:
-                record = json.loads(line)
-                newer = _newer(record)
-                if not newer:
-                    _check(record)
+                content = json.loads(line)
+                newer = _newer(content)
+                record = None if newer else record_of(content)
             except (ValueError, RecursionError) as problem:  # also bad UTF-8, and our own errors
                 found = isinstance(problem, GraphTransplantError)
                 # A part of a record is never valid JSON: a last line that parses was not torn.
                 if number == len(lines) and not found:
-                    return Contents(records, complete, torn=content[complete:])
+                    return Contents(records, complete, torn=whole[complete:])
                 raise GraphTransplantError(
                     f"{self.path}, line {number} is not a record "
                     f"({problem if found else f'invalid JSON: {problem}'}); correct or remove that "
@@ -153,9 +126,9 @@ class RecordStore:
                     "another directory"
                 )
             complete += len(line)
-            if record.get("inner"):
-                continue  # from nested selection in older versions
-            trial = Trial.of_record(record)
+            if record is None:
+                continue
+            trial = record.trial
             if trial in seen:
                 raise GraphTransplantError(
                     f"{self.path}, line {number} repeats the trial of line {seen[trial]} "
@@ -163,16 +136,16 @@ class RecordStore:
                 )
             seen[trial] = number
             records.append(record)
-        return Contents(records, complete, unfinished=bool(content) and content[-1:] != b"\n")
+        return Contents(records, complete, unfinished=bool(whole) and whole[-1:] != b"\n")
 
     def _refuse_others(
-        self, records: list[Record], identity: Mapping[str, Any], settings: Mapping[str, Any]
+        self, records: list[TrialRecord], identity: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> None:
-        here = {**identity, **_finite(Settings.complete(settings)), "version": None}
+        here = {**identity, **upgrade({"settings": plain(settings)})["settings"], "version": None}
         differences: dict[str, None] = {}
         for record in records:
-            there = {name: record.get(name) for name in identity}
-            there |= Settings.complete(record["settings"]) | {"version": None}
+            there = {name: getattr(record, name) for name in identity}
+            there |= record.settings | {"version": None}
             if there["numerics"] != here["numerics"]:
                 raise GraphTransplantError(
                     f"{self.directory} contains records made by another version of the methods "
@@ -213,12 +186,12 @@ class RecordWriter:
 
     path: Path
     file: io.FileIO
-    records: list[Record]
+    records: list[TrialRecord]
     notice: str | None
 
-    def append(self, record: Record, predictions: TrialPredictions) -> None:
+    def append(self, record: TrialRecord, predictions: TrialPredictions) -> None:
         """Write one finished trial, its predictions first; both are on disk when this returns."""
-        path = path_of(self.path.parent, Trial.of_record(record))
+        path = path_of(self.path.parent, record.trial)
         with _explained(f"write {path}", "; the records before are intact"):
             path.parent.mkdir(exist_ok=True)
             replace_file(path, predictions.as_bytes())
@@ -237,56 +210,20 @@ class RecordWriter:
         self.records.append(record)
 
 
-def record_line(record: Record) -> bytes:
+def record_line(record: TrialRecord) -> bytes:
     """Serialise a record to one line of compact UTF-8 JSON; non-finite numbers are ``null``."""
-    text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(plain(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.encode() + b"\n"
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
-
-
-def _check(record: Any) -> None:
-    for path, kind in FIELDS.items():
-        value = record
-        for name in path.split("."):
-            if not isinstance(value, dict) or name not in value:
-                raise GraphTransplantError(f"field `{path}` is missing")
-            value = value[name]
-        _check_type(path, value, kind)
-    check_choice("metric", metric_of(record), METRICS)
-    noise, fraction = Condition.of(record)
-    check_conditions([noise], [fraction])
-    _check_type("settings.numerics", record["settings"].get("numerics", 1), int)
-    _check_type("majority", record.get("majority"), NUMBER)
-    machine = record.get("machine", {})
-    _check_type("machine", machine, dict)
-    for name, type_ in MACHINE.items() if machine else ():
-        _check_type(f"machine.{name}", machine.get(name), type_)
-    for name in OBJECTS:
-        _check_numbers(name, record.get(name) or {})
-    for name in LISTS:
-        entries = record.get(name) or []
-        _check_type(name, entries, list)
-        for entry in entries:
-            _check_numbers(name, entry)
-
-
-def _newer(record: Any) -> str:
+def _newer(content: Any) -> str:
     """Version and numbers of a record that this version cannot judge; empty if it can."""
-    settings = record.get("settings") if isinstance(record, dict) else None
+    settings = content.get("settings") if isinstance(content, dict) else None
     if not isinstance(settings, dict):
         return ""
     known = {
         "numerics": (settings.get("numerics"), NUMERICS),
-        "format": (record.get("format"), FORMAT),
+        "format": (content.get("format"), FORMAT),
     }
     newer = [
         f"{name} {there}, here {here}"
@@ -295,22 +232,6 @@ def _newer(record: Any) -> str:
     ]
     version = reprlib.repr(settings.get("version", "of unknown version")).strip("'")
     return f"{version} ({'; '.join(newer)})" if newer else ""
-
-
-def _check_numbers(path: str, values: Any) -> None:
-    _check_type(path, values, dict)
-    for name, value in values.items():
-        if name == "measurements":
-            _check_numbers(f"{path}.{name}", value)
-        else:
-            _check_type(f"{path}.{name}", value, NUMBER)
-
-
-def _check_type(path: str, value: Any, kind: type | UnionType) -> None:
-    if not isinstance(value, kind):
-        wanted = getattr(kind, "__name__", str(kind))
-        # Shortened, since a damaged file may contain anything.
-        raise GraphTransplantError(f"field `{path}` must be {wanted}, got {reprlib.repr(value)}")
 
 
 def _difference(name: str, there: Any, here: Any) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.methods import REFERENCE, method_of
@@ -21,7 +22,7 @@ from graph_transplant.results.groups import (
     whole,
 )
 from graph_transplant.results.predictions import TrialPredictions, predictions_of
-from graph_transplant.results.record import Condition, Record, Trial
+from graph_transplant.results.record import Condition, Trial, TrialRecord
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.results.selection import select
 from graph_transplant.results.sentences import join_verdicts
@@ -61,7 +62,7 @@ class Results(Trials):
         [3, 3]
     """
 
-    records: Sequence[Record]
+    records: Sequence[TrialRecord]
     selection: str = "none"
     reference: str = REFERENCE
     directory: Path | None = None
@@ -91,8 +92,9 @@ class Results(Trials):
         """
         parts: dict[Group, list[TrialRow]] = {}
         for record in select(self.records, self.selection):
-            names = {key: whole(record[key]) for key in _NAMES if record.get(key)}
-            trial = trial_row({**record, **names})
+            names = {key: getattr(record, key) for key in _NAMES}
+            kept: dict[str, Any] = {key: name and whole(name) for key, name in names.items()}
+            trial = trial_row(record if kept == names else replace(record, **kept))
             parts.setdefault(group_of(trial.record), []).append(trial)
         for group in [g for g, own in parts.items() if not _has_networks(own)]:
             place = group._replace(model=None, layers=None)
@@ -223,7 +225,7 @@ class Results(Trials):
 
 
 def _has_networks(trials: Iterable[TrialRow]) -> bool:
-    return any(method_of(trial.record["method"]).network for trial in trials)
+    return any(method_of(trial.record.method).network for trial in trials)
 
 
 def _in_order(trials: Iterable[TrialRow]) -> list[TrialRow]:

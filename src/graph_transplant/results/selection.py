@@ -7,7 +7,7 @@ are the numbers of layers and the parameters that were tried.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any, get_args
@@ -15,16 +15,13 @@ from typing import Any, get_args
 from graph_transplant.config.options import Selection
 from graph_transplant.errors import check_choice
 from graph_transplant.methods import method_key
-from graph_transplant.results.record import Condition, Record, one_split, score
-
-Setup = tuple[int | None, str]
-"""A candidate: its number of layers, and the method with its parameters."""
+from graph_transplant.results.record import Condition, Setup, TrialRecord
 
 Place = tuple[int, int]
 """Repeat and fold of a trial."""
 
 
-def select(records: Iterable[Record], how: str) -> list[Record]:
+def select(records: Iterable[TrialRecord], how: str) -> list[TrialRecord]:
     """Keep the trials of one candidate per method, chosen by validation scores.
 
     ``"none"``: every candidate is a method of its own.
@@ -39,24 +36,20 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
 
     Returns:
         For ``"none"`` the records unchanged, otherwise copies of the chosen ones in which
-        ``method`` has no parameters and ``chosen`` holds the candidate's ``layers`` and ``method``.
+        ``method`` has no parameters and ``chosen`` is the candidate.
     """
     check_choice("select", how, get_args(Selection))
     if how == "none":
         return list(records)
     return [
-        record
-        | {
-            "method": family.method,
-            "chosen": {"layers": record.get("layers"), "method": record["method"]},
-        }
+        replace(record, method=family.method, chosen=record.setup)
         for family in _families(records, how)
         if family.choice is not None
         for _, record in sorted(family.trials[family.choice].items())
     ]
 
 
-def left_out(records: Iterable[Record], how: str) -> list[str]:
+def left_out(records: Iterable[TrialRecord], how: str) -> list[str]:
     """Describe the families and candidates that selection ignores so far, in sentences."""
     return [
         family.condition.sentence(text)
@@ -65,14 +58,13 @@ def left_out(records: Iterable[Record], how: str) -> list[str]:
     ]
 
 
-def _families(records: Iterable[Record], how: str) -> list[_Family]:
+def _families(records: Iterable[TrialRecord], how: str) -> list[_Family]:
     """Group records by family and candidate, with candidates in tie-breaking order."""
-    found: dict[Any, dict[Setup, dict[Place, Record]]] = {}
+    found: dict[Any, dict[Setup, dict[Place, TrialRecord]]] = {}
     for record in records if how != "none" else ():
-        key = (record["data"], record.get("model"), Condition.of(record))
-        setup = (record.get("layers"), record["method"])
-        family = found.setdefault((*key, method_key(record["method"])), {})
-        family.setdefault(setup, {})[record["repeat"], record["fold"]] = record
+        key = (record.data, record.model, record.condition, method_key(record.method))
+        family = found.setdefault(key, {})
+        family.setdefault(record.setup, {})[record.repeat, record.fold] = record
     families = [
         _Family(data, model, condition, method, dict(sorted(own.items(), key=_simplest)))
         for (data, model, condition, method), own in found.items()
@@ -91,7 +83,7 @@ class _Family:
     model: str | None
     condition: Condition
     method: str
-    trials: Mapping[Setup, Mapping[Place, Record]]
+    trials: Mapping[Setup, Mapping[Place, TrialRecord]]
 
     @cached_property
     def entrants(self) -> list[Setup]:
@@ -106,7 +98,7 @@ class _Family:
             setup: {
                 place: value
                 for place, record in self.trials[setup].items()
-                if (value := score(record, "validation")) is not None
+                if (value := record.score("validation")) is not None
             }
             for setup in self.entrants
         }
@@ -124,8 +116,7 @@ class _Family:
     def left_out(self) -> Iterator[str]:
         places = {place for own in self.trials.values() for place in own}
         repeats = len({repeat for repeat, _ in places})
-        settings = next(iter(self.trials[self.entrants[0]].values()))["settings"]
-        expected = repeats * (1 if one_split(settings) else settings["folds"])
+        expected = repeats * next(iter(self.trials[self.entrants[0]].values())).folds
         voted = len(self.votes[self.entrants[0]])
         who = f"{self.method} with {self.model}" if self.model else self.method
         if not voted:

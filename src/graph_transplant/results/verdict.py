@@ -296,7 +296,7 @@ def _remedy(found: Finding, part: GroupResults, rows: Sequence[Row]) -> Remedy:
         return replace(none, kind="runs", repeats=repeats)
     options = [(folds * (repeats - done), folds, repeats)] if repeats else []
     if row["split"] in FOLD_SPLITS:
-        graphs = sum(part.chosen[0]["sizes"].values())
+        graphs = part.chosen[0].sizes.graphs
         spread = row["spread"] or math.inf
         for more in (number for number in FOLDS if folds < number <= graphs / LEAST_TESTED):
             # The spread over folds grows at most by the root of how much smaller they are.
