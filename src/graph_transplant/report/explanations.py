@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -313,7 +312,9 @@ def _made(
     method: str, one: Mixture | DrawnVirtual
 ) -> tuple[str, str, str, list[tuple[str, str, str]]]:
     node, edge = ("atom", "bond") if one.structure.molecule else ("node", "edge")
-    label = re.sub(r"(?<=% )-?\d+(?=,|$)", lambda match: class_word(match[0]), one.label)
+    # "60 % 1, 40 % 0", as recorded
+    parts = [part.rpartition("% ") for part in one.label.split(", ")]
+    label = ", ".join(a + b + (class_word(name) if b else name) for a, b, name in parts)
     if isinstance(one, DrawnVirtual):
         size = count(len(one.structure.names), node)
         drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")

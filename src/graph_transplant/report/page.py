@@ -6,11 +6,14 @@ import base64
 import hashlib
 import itertools
 import re
+from collections.abc import Mapping
 from importlib import resources
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from graph_transplant.figures.style import DARK, LIGHT
 from graph_transplant.utils.text import number, p_value, plain
 
 
@@ -33,7 +36,7 @@ def render(template: str, /, **content: object) -> str:
     script = path.read_text("utf-8").replace("\r\n", "\n")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = environment.get_template(template).render(
-        script=Markup(script), script_hash=f"sha256-{digest}", **content
+        light=LIGHT, dark=DARK, script=Markup(script), script_hash=f"sha256-{digest}", **content
     )
     return plain(page, lines=True)
 
@@ -57,7 +60,7 @@ def unbroken(text: str) -> Markup:
     return Markup(" ").join(whole.format(word) for word in text.split(" "))
 
 
-_NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
+_NAME = re.compile(r"--\w+(?:-\w+)*|\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
 
 
 def no_wrap(text: str) -> Markup:
@@ -72,6 +75,37 @@ def class_word(label: str, target: str = "") -> str:
     if not re.fullmatch(r"-?\d+", label):
         return label
     return f"{shortened(target, 40)} = {label}" if target else f"class {label}"
+
+
+_ABOUT = {
+    "Data": ("split", "folds", "validation", "test", "group_duplicates", "seed"),
+    "Network": ("model", "layers", "hidden", "readout", "dropout", "ensemble"),
+    "Optimiser": (
+        *("recipe", "method", "epochs", "batch_size", "learning_rate", "clip_norm", "balance"),
+        *("class_weight", "decay_patience", "stop_patience", "patience_unit"),
+    ),
+    "Measurement": ("metric", "ties", "attack"),
+}
+
+
+Texts = dict[str, str]
+
+
+def setting_groups(
+    settings: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[dict[str, Texts], dict[str, Texts]]:
+    """Settings by what they are about, and folded: those equal to the defaults, and all others."""
+    groups = {name: title for title, names in _ABOUT.items() for name in names}
+    about: dict[str, Texts] = {title: {} for title in _ABOUT}
+    usual: Texts = {}
+    other: Texts = {}
+    for name, value in settings.items():
+        place = about[groups[name]] if name in groups else other
+        if name in groups and name in defaults and value == defaults[name]:
+            place = usual
+        shown = ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+        place[" ".join(name.split("_"))] = shown
+    return about, {"As the recipe has it": usual, "Other": other}
 
 
 def slug(*words: str, most: int = 60) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 import pandas as pd
 
 from graph_transplant.metrics import METRICS
+from graph_transplant.report.page import slug
 from graph_transplant.results.results import Group, Results, plain_rows
 from graph_transplant.results.verdict import Row
 from graph_transplant.utils.text import duration, number, p_value, percent, ratio
@@ -209,7 +210,7 @@ def latex(results: Results) -> str:
     for one in rankings(results):
         heads = ["Method", *(one.columns[place].title for place in one.few)]
         caption = f"{one.group.data}: mean test {one.word}, {one.group.title}. {_reading(one)}"
-        label = re.sub(r"[^a-z0-9]+", "-", f"{one.group.data} {one.group.title}".lower()).strip("-")
+        label = slug(one.group.data, one.group.title, most=200)
         rows = [_cells(row, one.few, latex_text, r"\textbf{{{}}}".format) for row in one.rows]
         texts.append(latex_table(caption.strip(), label, heads, rows))
     return "\n".join(texts)
