@@ -35,8 +35,8 @@ from graph_transplant.figures.graphs import (
     molecule_svg,
     node_words,
 )
-from graph_transplant.figures.reliability import joined
-from graph_transplant.figures.style import DARK, LIGHT, WIDTH, inline, palette, style, svg
+from graph_transplant.figures.reliability import draw_reliability, joined
+from graph_transplant.figures.style import DARK, LIGHT, WIDTH, palette, style, svg
 from graph_transplant.results.average_ranks import Across
 from graph_transplant.results.examples import DrawnGraph
 from graph_transplant.results.results import Results, read_results
@@ -353,30 +353,38 @@ def test_a_method_has_one_colour_on_a_page(golden):
         assert all(colours[name] in drawn for name in part.methods)
 
 
-BINS = pd.DataFrame(
-    [("after", 0.5, 0.4, 4), ("after", 0.9, 0.8, 30), ("before", 0.9, 0.8, 30)],
-    columns=["stage", "confidence", "accuracy", "count"],
+def bins_of(*rows):
+    return pd.DataFrame(rows, columns=["confidence", "accuracy", "count"]).to_dict("records")
+
+
+LOSSES = pd.DataFrame(
+    {"epoch": [1, 2, 3], "train_loss": [1.0, 0.7, 0.5], "validation_loss": [1.1, 0.9, 0.8]}
 )
 CARDS = {
-    "roc": lambda: card.draw_roc(
-        {"toxic": [[0, 0], [0.2, 0.7], [1, 1]], HOSTILE: [[0, 0], [1, 1]]}
+    "roc": lambda: card.roc({"toxic": [[0, 0], [0.2, 0.7], [1, 1]], HOSTILE: [[0, 0], [1, 1]]}),
+    "one": lambda: card.roc({HOSTILE: [[0, 0], [1, 1]]}),
+    "many": lambda: card.roc({str(n): [[0, 0], [0.1, 0.5], [1, 1]] for n in range(12)}),
+    "scatter": lambda: card.scatter([(1.0, 1.5), (2.0, 1.8), (3.0, 2.9)], [HOSTILE], 0.3, "graph"),
+    "learning": lambda: card.learning(LOSSES, 3, "accuracy", "graph", 1)[0],
+    "reliability": lambda: card.reliability(
+        {"after": bins_of((0.5, 0.4, 4), (0.9, 0.8, 30)), "before": bins_of((0.9, 0.8, 30))},
+        1.3,
+        "graph",
     ),
-    "many": lambda: card.draw_roc({str(n): [[0, 0], [0.1, 0.5], [1, 1]] for n in range(12)}),
-    "scatter": lambda: card.draw_scatter([(1.0, 1.5), (2.0, 1.8), (3.0, 2.9)], "pIC50"),
-    "learning": lambda: card.draw_learning(
-        [1, 2, 3], {"training": [1.0, 0.7, 0.5], "validation": [1.1, 0.9, 0.8]}, 3
-    ),
-    "reliability": lambda: card.draw_reliability_bins(BINS),
 }
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_cards_are_drawn_from_plain_numbers(name):
-    with style(WIDTH):
-        ax = CARDS[name]()
-    assert isinstance(ax, Axes)
+def test_cards_are_drawn_from_plain_numbers(name, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "graph_transplant.figures.card.svg", lambda ax, salt: drawn.append(ax) or svg(ax, salt)
+    )
+    found = CARDS[name]()
+    (ax,) = drawn
     check_texts(ax.get_figure(root=True))
-    assert "<script" not in inline(svg(ax, name), HOSTILE)
+    assert "<script" not in found.element
+    assert found.caption.endswith(".")
 
 
 @pytest.mark.parametrize("counts", [[1, 2, 30, 1, 9, 1], [2, 1], [10, 10], [40, 3], [1, 1, 12]])
@@ -394,7 +402,8 @@ def test_small_bins_are_joined_with_their_neighbours(counts):
     if counts == [10, 10]:
         assert found["confidence"].tolist() == pytest.approx([0.1, 0.2])
     with style():
-        ax = card.draw_reliability_bins(bins.assign(stage="after"))
+        ax = Figure().subplots()
+        draw_reliability(ax, bins.assign(stage="after", bin=range(len(counts))), LIGHT["c1"])
     dots = [x for line in ax.get_lines() if line.get_marker() == "o" for x in line.get_xdata()]
     assert sorted(dots) == pytest.approx(found["confidence"].tolist())
 

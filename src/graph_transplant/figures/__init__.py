@@ -64,7 +64,7 @@ def render_chart(
         axes = chart.draw(results, data, None, colours or default_colours(results))
     if axes is None:
         return None
-    return RenderedChart(stem, title, caption, svg(axes, stem), chart.group, data)
+    return RenderedChart(stem, title, caption, svg(axes, stem), data)
 
 
 def write(drawing: RenderedChart, folder: str | Path) -> list[Path]:

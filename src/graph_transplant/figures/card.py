@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,8 @@ from graph_transplant.metrics import METRICS
 from graph_transplant.utils.text import number, percent, plain
 
 
-def _render(name: str, title: str, caption: str, draw: Callable[[], Axes]) -> RenderedChart:
-    with style(WIDTH):
-        return RenderedChart(name, title, caption, svg(draw(), name))
+def _render(name: str, title: str, caption: str, ax: Axes) -> RenderedChart:
+    return RenderedChart(name, title, caption, svg(ax, name))
 
 
 def _square(titles: tuple[str, str], form: Form, rows: int = 0) -> Axes:
@@ -43,24 +42,9 @@ def _square(titles: tuple[str, str], form: Form, rows: int = 0) -> Axes:
     return ax
 
 
-# -------------------------------------------------------------------- ROC
-
-
+@style(WIDTH)
 def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> RenderedChart:
     """ROC curves from pairs (false positive rate, true positive rate) by label."""
-    names = list(curves)
-    what = f"labelled {names[0][:40]}" if len(names) == 1 else "with the label"
-    caption = (
-        f"Going down the ranking, how many of those {what} are found and how many false alarms "
-        "come with them. The dashed line is guessing."
-    )
-    if len(names) > MANY:
-        caption += f" One curve for each of {len(names)} labels."
-    return _render("roc", "ROC curve", caption, lambda: draw_roc(curves))
-
-
-def draw_roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Axes:
-    """Draw ROC curves, with their names below if there are few."""
     named = len(curves) <= MANY
     titles = ("False positive rate", "True positive rate")
     ax = _square(titles, share, rows=len(curves) if named else 0)
@@ -73,16 +57,28 @@ def draw_roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Axes:
         if named:
             legend_row(ax, place, short([plain(name)], 280)[plain(name)], colour)
     ax.set(xlim=(0, 1), ylim=(0, 1))
-    return ax
+    what = f"labelled {next(iter(curves))[:40]}" if len(curves) == 1 else "with the label"
+    caption = (
+        f"Going down the ranking, how many of those {what} are found and how many false alarms "
+        "come with them. The dashed line is guessing."
+    )
+    caption += "" if named else f" One curve for each of {len(curves)} labels."
+    return _render("roc", "ROC curve", caption, ax)
 
 
-# -------------------------------------------------------------------- values
-
-
+@style(WIDTH)
 def scatter(
     points: Sequence[tuple[float, float]], names: Sequence[str], within: float | None, noun: str
 ) -> RenderedChart:
     """Predicted against measured values; nine in ten validation errors are ``within`` a value."""
+    what = short(names[:1], 150)[names[0]]
+    ax = _square((f"Measured {what}", f"Predicted {what}"), short_number)
+    values = np.array(points, dtype=float)
+    pad = 0.05 * np.ptp(values) or 1.0
+    low, high = values.min() - pad, values.max() + pad
+    ax.plot([low, high], [low, high], zorder=1, **DASHED)
+    ax.plot(*values.T, "o", markersize=px(6), color=SERIES[0], alpha=0.4, markeredgewidth=0)
+    ax.set(xlim=(low, high), ylim=(low, high))
     caption = f"One dot per test {noun}; on the dashed line it is right."
     if within is not None:
         held = sum(abs(true - predicted) <= within for true, predicted in points) / len(points)
@@ -92,30 +88,19 @@ def scatter(
         )
     if len(names) > 1:
         caption += f" The first of {len(names)} values is shown."
-    title = "Predicted and measured"
-    return _render("predicted-measured", title, caption, lambda: draw_scatter(points, names[0]))
+    return _render("predicted-measured", "Predicted and measured", caption, ax)
 
 
-def draw_scatter(points: Sequence[tuple[float, float]], name: str) -> Axes:
-    """Draw predicted against true values of the target ``name``."""
-    what = short([name], 150)[name]
-    ax = _square((f"Measured {what}", f"Predicted {what}"), short_number)
-    values = np.array(points, dtype=float)
-    pad = 0.05 * np.ptp(values) or 1.0
-    low, high = values.min() - pad, values.max() + pad
-    ax.plot([low, high], [low, high], zorder=1, **DASHED)
-    ax.plot(*values.T, "o", markersize=px(6), color=SERIES[0], alpha=0.4, markeredgewidth=0)
-    ax.set(xlim=(low, high), ylim=(low, high))
-    return ax
-
-
-# -------------------------------------------------------------------- calibration
-
-
+@style(WIDTH)
 def reliability(
-    bins: Mapping[str, Sequence[Mapping[str, Any]]], temperature: float, noun: str
+    stages: Mapping[str, Sequence[Mapping[str, Any]]], temperature: float, noun: str
 ) -> RenderedChart:
     """Reliability diagram of bins ``before`` and ``after`` temperature scaling."""
+    ax = _square(("Confidence", "Accuracy"), share)
+    every = [pd.DataFrame(stages[one]).assign(stage=one) for one in ("after", "before")]
+    table = pd.concat([one[one["count"] > 0] for one in every])
+    bins = np.minimum((15 * table["confidence"]).astype(int), 14)
+    draw_reliability(ax, table.assign(bin=bins), SERIES[0])
     caption = (
         "Accuracy against confidence: on the dashed line they agree, below it the model is "
         f"overconfident. Filled dots are after its logits were divided by {temperature:.2f}, the "
@@ -123,22 +108,7 @@ def reliability(
         f"is the number of predictions; bins with fewer than {LEAST_IN_BIN} are joined with their "
         "neighbours."
     )
-    table = pd.concat([pd.DataFrame(bins[one]).assign(stage=one) for one in ("after", "before")])
-    return _render(
-        "reliability", "Reliability diagram", caption, lambda: draw_reliability_bins(table)
-    )
-
-
-def draw_reliability_bins(table: pd.DataFrame) -> Axes:
-    """Draw bins with ``stage``, ``confidence``, ``accuracy`` and ``count``."""
-    ax = _square(("Confidence", "Accuracy"), share)
-    table = table[table["count"] > 0]
-    bins = np.minimum((15 * table["confidence"]).astype(int), 14)
-    draw_reliability(ax, table.assign(bin=bins), SERIES[0])
-    return ax
-
-
-# -------------------------------------------------------------------- learning
+    return _render("reliability", "Reliability diagram", caption, ax)
 
 
 def learning(
@@ -147,53 +117,36 @@ def learning(
     """Validation score and losses by epoch, as far as they are known."""
     found = []
     if metric in METRICS and "validation_score" in curve and curve["validation_score"].count() > 1:
+        # R² of an untrained model may be far below zero and would hide the rest.
+        scores = curve[["epoch"]].assign(validation=curve["validation_score"].clip(lower=FLOOR))
+        title = f"Validation {METRICS[metric].word}"
         caption = (
             f"{METRICS[metric].title} on the validation {noun}s by epoch"
             + (", of the first network" if members > 1 else "")
             + ". The weights of the best epoch were kept."
             + (" Values below −1 are drawn there." if metric == "r2" else "")
         )
-        # R² of an untrained model may be far below zero and would hide the rest.
-        scores = {"validation": curve["validation_score"].clip(lower=FLOOR)}
-        title = f"Validation {METRICS[metric].word}"
-        found.append(
-            _render(
-                "learning", "Learning", caption,
-                lambda: draw_learning(
-                    curve["epoch"], scores, best, title, lambda value: number(value, 2)
-                ),
-            )
-        )  # fmt: skip
-    losses = {
-        name: curve[f"{name}_loss"]
-        for name in ("training", "validation")
-        if f"{name}_loss" in curve
-    }
-    if sum(values.count() for values in losses.values()) > 2:
+        ax = by_epoch(scores, best, title, lambda value: number(value, 2))
+        found.append(_render("learning", "Learning", caption, ax))
+    names = {"train_loss": "training", "validation_loss": "validation"}
+    losses = curve.rename(columns=names).reindex(columns=["epoch", *names.values()])
+    if losses.drop(columns="epoch").count().sum() > 2:
         caption = (
             "What training minimises. With augmentation, the training loss includes the mixed "
             "graphs and is higher."
         )
-        found.append(
-            _render("loss", "Loss", caption, lambda: draw_learning(curve["epoch"], losses, best))
-        )
+        found.append(_render("loss", "Loss", caption, by_epoch(losses, best)))
     return found
 
 
-def draw_learning(
-    epochs: Sequence[float],
-    values: Mapping[str, Sequence[float]],
-    best: float,
-    title: str = "Loss",
-    form: Form = short_number,
+@style(WIDTH)
+def by_epoch(
+    table: pd.DataFrame, best: float, title: str = "Loss", form: Form = short_number
 ) -> Axes:
-    """Draw ``training`` and ``validation`` values by epoch; ``best`` is marked."""
-    table = pd.concat(
-        pd.DataFrame({"method": name, "series": "", "epoch": epochs, "mean": column})
-        for name, column in values.items()
-    ).dropna(subset="mean")
+    """Draw the columns ``training`` and ``validation`` by ``epoch``; ``best`` is marked."""
+    table = table.melt("epoch", var_name="method", value_name="mean").dropna(subset="mean")
     axes = line_chart(
-        table,
+        table.assign(series=""),
         None,
         x="epoch",
         colours={"training": SERIES[1], "validation": SERIES[0]},

@@ -98,13 +98,12 @@ def default_colours(results: Results | Across) -> Colours:
 
 @dataclass(frozen=True)
 class RenderedChart:
-    """A chart on a page; ``name`` is the stem of its files, ``group`` its heading."""
+    """A chart on a page; ``name`` is the stem of its files."""
 
     name: str
     title: str
     caption: str
     file: str = field(repr=False)
-    group: str = ""
     data: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
     @property

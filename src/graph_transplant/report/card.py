@@ -137,7 +137,6 @@ def _figures(m: CardData) -> list[RenderedChart]:
 
 def _learning(m: CardData) -> list[RenderedChart]:
     training, curve = m.training, pd.DataFrame(m.all["curve"])
-    curve = curve.rename(columns={"train_loss": "training_loss"})
     return charts.learning(curve, training["best_epoch"], training["metric"], m.one, m.members)
 
 

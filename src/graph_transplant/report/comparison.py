@@ -134,7 +134,7 @@ def _folded(
         if chart.every != every or name == "forest":
             continue
         if one := render_chart(results, name, prefix=f"{stem}-", colours=colours):
-            groups.setdefault(one.group or one.title, []).append(one)
+            groups.setdefault(chart.group or one.title, []).append(one)
     return [
         # A single chart needs no second heading.
         FigureGroup(
