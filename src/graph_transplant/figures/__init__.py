@@ -6,9 +6,9 @@ add a chart to the pages and to ``results.plot``, add a :class:`Chart` to :data:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
@@ -16,7 +16,8 @@ from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.figures import analysis, forest, reliability, training
 from graph_transplant.figures.chart import Chart, Colours, RenderedChart, default_colours
 from graph_transplant.figures.style import WIDTH, style, svg
-from graph_transplant.results.results import Group, Results
+from graph_transplant.results.groups import Group, Trials
+from graph_transplant.results.results import Results
 from graph_transplant.utils.files import write_atomically
 from graph_transplant.utils.text import plain
 
@@ -48,7 +49,7 @@ CHARTS: dict[str, Chart] = {
 
 
 def render_chart(
-    results: Results | Across, name: str, *, prefix: str = "", colours: Colours | None = None
+    results: Trials | Across, name: str, *, prefix: str = "", colours: Colours | None = None
 ) -> RenderedChart | None:
     """Draw a chart for a page; return ``None`` if the results have no data for it.
 
@@ -58,7 +59,7 @@ def render_chart(
     data = chart.data(results)
     if data.empty:
         return None
-    stem = f"{prefix}{name.replace('_', '-')}"
+    stem = prefix + "-".join(name.split("_"))
     title, caption = chart.words(results)
     with style(WIDTH):
         axes = chart.draw(results, data, None, colours or default_colours(results))
@@ -79,12 +80,11 @@ def write(drawing: RenderedChart, folder: str | Path) -> list[Path]:
 
 
 def networks(results: Results) -> dict[Group, Results]:
-    """Group trials by data set, model and number of layers, over all training."""
-    parts: dict[Group, list[Any]] = {}
-    for group, part in results.groups.items():
-        whole = group._replace(label_noise=0.0, train_fraction=1.0)
-        parts.setdefault(whole, []).extend(part.chosen)
-    return {group: results.part(own) for group, own in parts.items()}
+    """Group trials by data set, model and number of layers, over all conditions."""
+    parts: dict[Group, list[Group]] = {}
+    for group in results.groups:
+        parts.setdefault(group._replace(label_noise=0.0, train_fraction=1.0), []).append(group)
+    return {network: results.part(groups) for network, groups in parts.items()}
 
 
 class Plots:
@@ -94,7 +94,7 @@ class Plots:
     axes; ``axes.figure`` is the figure.
     """
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: Trials) -> None:
         self._results = results
 
     def __dir__(self) -> list[str]:
@@ -109,9 +109,8 @@ class Plots:
             raise AttributeError(f"there is no such chart: {problem}") from None
 
         def draw(ax: Axes | None = None) -> Axes | list[Axes]:
-            self._check_one(name, chart)
             with style():
-                axes = chart.plot(self._results, ax)
+                axes = chart.plot(self._part(name, chart), ax)
             if axes is None:
                 raise GraphTransplantError(f"the results have no data for the chart {name!r}")
             return axes
@@ -119,8 +118,11 @@ class Plots:
         draw.__name__, draw.__doc__ = name, chart.title.format(reference="the reference")
         return draw
 
-    def _check_one(self, name: str, chart: Chart) -> None:
-        parts, where = self._results.groups, "results.groups"
+    def _part(self, name: str, chart: Chart) -> Trials:
+        if not isinstance(self._results, Results):
+            return self._results
+        parts: Mapping[Group, Trials] = self._results.groups
+        where = "results.groups"
         if chart.every != "group":
             parts, where = networks(self._results), "gt.figures.networks(results)"
         if len(parts) > 1:
@@ -129,3 +131,4 @@ class Plots:
                 f"the chart {name!r} needs a single group of results, got {len(parts)} "
                 f"({titles}): draw one of `{where}.values()`"
             )
+        return next(iter(parts.values()), self._results)

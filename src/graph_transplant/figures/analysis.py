@@ -25,13 +25,13 @@ from graph_transplant.figures.chart import (
 from graph_transplant.utils.text import number, percent
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Results
+    from graph_transplant.results.groups import GroupResults
 
 
 # -------------------------------------------------------------------- attack
 
 
-def robustness_data(results: Results) -> pd.DataFrame:
+def robustness_data(results: GroupResults) -> pd.DataFrame:
     """Accuracy by attack budget; 0 is no attack."""
     table = results.long("attacked")
     series = {"accuracy": "attacked", "random": "random", "as_stated": "as stated"}
@@ -59,7 +59,7 @@ ROBUSTNESS = Chart(
 # -------------------------------------------------------------------- saliency
 
 
-def saliency_data(results: Results, kind: str) -> pd.DataFrame:
+def saliency_data(results: GroupResults, kind: str) -> pd.DataFrame:
     """Probability of the predicted class as nodes are removed or put back."""
     table = results.long("saliency_curve")
     if kind in table:
@@ -85,7 +85,7 @@ DELETION = _saliency("Deletion curve", "deletion", "removed", "falls")
 INSERTION = _saliency("Insertion curve", "insertion", "put back", "rises")
 
 
-def motif_data(results: Results) -> pd.DataFrame:
+def motif_data(results: GroupResults) -> pd.DataFrame:
     """AUROC of saliency against the known motif; 0.5 is chance."""
     table = results.wide("saliency")
     if "auroc" not in table:
@@ -93,7 +93,7 @@ def motif_data(results: Results) -> pd.DataFrame:
     return ranked(results, means_of(table, ["method"], "auroc").assign(chance=0.5))
 
 
-def motif(results: Results, table: pd.DataFrame, ax: Axes | None, colours: Colours) -> Drawing:
+def motif(results: GroupResults, table: pd.DataFrame, ax: Axes | None, colours: Colours) -> Drawing:
     """How well saliency finds the known motif."""
     return bars(
         table,
@@ -121,7 +121,7 @@ MOTIF = Chart(
 # -------------------------------------------------------------------- virtual graphs
 
 
-def samples_data(results: Results) -> pd.DataFrame:
+def samples_data(results: GroupResults) -> pd.DataFrame:
     """Mean measurements of virtual graphs."""
     table = results.wide("samples")
     numbers = [name for name in table.select_dtypes("number") if name not in results.frame]
@@ -133,7 +133,9 @@ def samples_data(results: Results) -> pd.DataFrame:
     return ranked(results, means.assign(std=means["method"].map(spread)))
 
 
-def samples(results: Results, table: pd.DataFrame, ax: Axes | None, colours: Colours) -> Drawing:
+def samples(
+    results: GroupResults, table: pd.DataFrame, ax: Axes | None, colours: Colours
+) -> Drawing:
     """How virtual graphs differ from the graphs they are made of."""
     shares = {"disconnected": "split", "label_gap": "label gap"}
     shown = [name for name in shares if name in table]

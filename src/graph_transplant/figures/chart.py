@@ -28,7 +28,7 @@ from graph_transplant.figures.style import (
 )
 from graph_transplant.methods import REFERENCE
 from graph_transplant.metrics import METRICS
-from graph_transplant.results.results import Results
+from graph_transplant.results.groups import Trials
 from graph_transplant.utils.text import number, percent, points
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class Chart:
             return None
         return self.draw(results, table, ax, colours or default_colours(results))
 
-    def words(self, results: Results | Across) -> tuple[str, str]:
+    def words(self, results: Trials | Across) -> tuple[str, str]:
         """Title and caption of the chart of some results."""
-        if not isinstance(results, Results):
+        if not isinstance(results, Trials):
             return self.title, self.caption
         # Runs of a single split share their test graphs and are not folds.
         fold = "run" if (results.frame["folds"] == 1).all() else "fold"
@@ -91,7 +91,7 @@ class Chart:
         return self.title.format(**values), self.caption.format(**values)
 
 
-def default_colours(results: Results | Across) -> Colours:
+def default_colours(results: Trials | Across) -> Colours:
     """Colours of the methods of some results."""
     return palette(results.methods, getattr(results, "reference", REFERENCE))
 
@@ -112,7 +112,7 @@ class RenderedChart:
         return inline(self.file, self.title)
 
 
-def word(results: Results) -> str:
+def word(results: Trials) -> str:
     """Name of the deciding metric, for use within a sentence."""
     return METRICS[results.metric].word
 
@@ -120,7 +120,7 @@ def word(results: Results) -> str:
 # -------------------------------------------------------------------- numbers
 
 
-def ranked(results: Results, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:
+def ranked(results: Trials, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:
     """Sort rows by the mean score of their method, best first after the reference."""
     names = dict.fromkeys(results.summary()["method"])
     order = sorted(names, key=lambda name: reference_first and name != results.reference)
@@ -136,7 +136,7 @@ def means_of(table: pd.DataFrame, keys: Sequence[str], value: str) -> pd.DataFra
 
 
 def series_of(
-    results: Results, table: pd.DataFrame, along: str, series: Mapping[str, str]
+    results: Trials, table: pd.DataFrame, along: str, series: Mapping[str, str]
 ) -> pd.DataFrame:
     """Means of several columns as series along another column."""
     found = [
@@ -153,7 +153,7 @@ def series_of(
 # -------------------------------------------------------------------- axes
 
 
-def score_form(results: Results) -> Form:
+def score_form(results: Trials) -> Form:
     """Format of scores on an axis."""
     return share if METRICS[results.metric].share else short_number
 
@@ -325,7 +325,7 @@ def bars(
 
 
 def lines(
-    results: Results, table: pd.DataFrame, ax: Axes | None, colours: Colours, *, x: str,
+    results: Trials, table: pd.DataFrame, ax: Axes | None, colours: Colours, *, x: str,
     title: str, value: str,
 ) -> Drawing:  # fmt: skip
     """One line per method along column ``x``; ``{}`` in ``value`` stands for the metric."""

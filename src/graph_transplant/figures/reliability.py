@@ -22,13 +22,13 @@ from graph_transplant.figures.style import SOFT, px
 from graph_transplant.utils.text import number
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Results
+    from graph_transplant.results.groups import GroupResults
 
 LEAST_IN_BIN: Final = 10
 """Bins with fewer predictions are drawn together with their neighbours."""
 
 
-def reliability_data(results: Results) -> pd.DataFrame:
+def reliability_data(results: GroupResults) -> pd.DataFrame:
     """Reliability bins pooled over trials, before and after temperature scaling."""
     found = []
     for stage, ending, trials in (
@@ -52,7 +52,7 @@ def reliability_data(results: Results) -> pd.DataFrame:
 
 
 def reliability(
-    results: Results, table: pd.DataFrame, ax: Axes | None, colours: Colours
+    results: GroupResults, table: pd.DataFrame, ax: Axes | None, colours: Colours
 ) -> Drawing:
     """Accuracy by confidence; hollow after temperature scaling."""
     names = list(dict.fromkeys(table["method"]))

@@ -31,7 +31,7 @@ from graph_transplant.metrics import METRICS
 from graph_transplant.utils.text import number
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Results
+    from graph_transplant.results.groups import GroupResults, Trials
 
 
 FLOOR: Final = -1.0
@@ -43,7 +43,7 @@ _GRID_POINTS = 60  # epochs at which mean learning curves are evaluated
 # -------------------------------------------------------------------- curves
 
 
-def curve_data(results: Results, column: str) -> pd.DataFrame:
+def curve_data(results: GroupResults, column: str) -> pd.DataFrame:
     """Mean of a recorded quantity by epoch, over the trials still running.
 
     Trials are recorded at different epochs; values in between are interpolated. A curve ends when
@@ -69,7 +69,7 @@ def curve_data(results: Results, column: str) -> pd.DataFrame:
     return ranked(results, pd.concat(found))
 
 
-def learning_data(results: Results) -> pd.DataFrame:
+def learning_data(results: GroupResults) -> pd.DataFrame:
     """Validation score by epoch."""
     table = curve_data(results, "validation_score")
     # Older records have only the accuracy.
@@ -101,7 +101,7 @@ EDGE_PREDICTOR = Chart(
 # -------------------------------------------------------------------- time
 
 
-def cost_data(results: Results) -> pd.DataFrame:
+def cost_data(results: GroupResults) -> pd.DataFrame:
     """Median seconds per epoch and to the best checkpoint, and their ratio to the reference.
 
     Medians, as other processes and first calls make single trials slow.
@@ -121,18 +121,17 @@ def cost_data(results: Results) -> pd.DataFrame:
         quartile = table.groupby("method")["epoch_seconds"].quantile(part)
         medians[name] = medians["method"].map(quartile)
     plain = medians[medians["method"] == results.reference]
-    for name in seconds:
-        ratio = medians[name] / plain[name].iloc[0] if len(plain) else np.nan
-        medians[name.replace("seconds", "ratio")] = ratio
+    for name, column in zip(("epoch_ratio", "best_ratio"), seconds, strict=True):
+        medians[name] = medians[column] / plain[column].iloc[0] if len(plain) else np.nan
     return ranked(results, medians)
 
 
-def _timed(results: Results) -> bool:
+def _timed(results: GroupResults) -> bool:
     trained = results.frame.dropna(subset="epochs")
     return bool(len(trained) and trained["processor_seconds"].notna().all())
 
 
-def cost(results: Results, table: pd.DataFrame, ax: Axes | None, colours: Colours) -> Drawing:
+def cost(results: GroupResults, table: pd.DataFrame, ax: Axes | None, colours: Colours) -> Drawing:
     """Training time as a ratio to the reference."""
     if len(table) < 2 or table["epoch_ratio"].isna().all():
         return None
@@ -172,7 +171,7 @@ COST = Chart(
 # -------------------------------------------------------------------- noise, number of graphs
 
 
-def condition_data(results: Results, column: str, other: str, usual: float) -> pd.DataFrame:
+def condition_data(results: Trials, column: str, other: str, usual: float) -> pd.DataFrame:
     """Score by ``column`` at the value of ``other`` nearest to the usual one with two points."""
     frame = results.frame
     counts = frame.groupby(other)[column].nunique()
@@ -214,7 +213,7 @@ TRAIN_SIZE = _condition(
 # -------------------------------------------------------------------- parameters
 
 
-def sensitivity_data(results: Results) -> pd.DataFrame:
+def sensitivity_data(results: Trials) -> pd.DataFrame:
     """Score by the value of each parameter that was varied on its own."""
     frame = results.frame
     frame = frame[(frame["label_noise"] == 0) & (frame["train_fraction"] == 1)]
@@ -238,9 +237,7 @@ def sensitivity_data(results: Results) -> pd.DataFrame:
     return table.assign(rank=rank).sort_values(["method", "parameter", "rank"])[columns]
 
 
-def sensitivity(
-    results: Results, table: pd.DataFrame, ax: Axes | None, colours: Colours
-) -> Drawing:
+def sensitivity(results: Trials, table: pd.DataFrame, ax: Axes | None, colours: Colours) -> Drawing:
     """Score by the value of each parameter; the default is filled."""
     several = table["method"].nunique() > 1
     names = [

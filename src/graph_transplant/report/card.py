@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,21 @@ MOST_CLASSES = 12
 """With more classes, the most frequent mistakes replace the confusion matrix."""
 
 
-def render_card(description: Mapping[str, Any]) -> str:
-    """Render the card as a self-contained page, from the content of ``model.json``."""
+def render_card(description: Mapping[str, Any], ignore: Collection[str] = ()) -> str:
+    """Render the card as a self-contained page, from the content of ``model.json``.
+
+    Warnings with codes to ``ignore`` are left out.
+    """
     m = CardData(description)
-    warnings, findings = card_findings(m)
+    warnings, findings = card_findings(m, ignore)
+    ignored = len(card_findings(m)[0]) - len(warnings)
     return render(
         "card.html",
         headline=headline(m),
         dek=summary(m),
-        facts=_facts(m),
-        notes=warnings,
-        findings=findings,
+        facts=_facts(m) + ([("Warnings left out", str(ignored))] if ignored else []),
+        notes=[one.text for one in warnings],
+        findings=[one.text for one in findings],
         measures=_measures(m),
         baseline=m.baseline_name if m.baseline else "",
         forest=bool(m.metrics.get("forest")),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
@@ -14,21 +13,23 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.config.compare import Settings
-from graph_transplant.config.recipes import MODELS
+from graph_transplant.config.options import MODELS
 from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
 from graph_transplant.figures.chart import Colours, default_colours
 from graph_transplant.figures.style import VARIABLES, style
 from graph_transplant.methods import METHODS, method_key, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.explanations import gallery
-from graph_transplant.report.page import Texts, render, setting_groups, slug, unique_id
+from graph_transplant.report.page import Texts, render, setting_groups, unique_id
 from graph_transplant.report.tables import Ranking, ranking
+from graph_transplant.report.typography import slug
 from graph_transplant.results.calls import Call
+from graph_transplant.results.groups import Group, GroupResults, Trials
 from graph_transplant.results.record import Condition, Record, one_split
-from graph_transplant.results.results import Group, Results, plain_rows
+from graph_transplant.results.results import Results
 from graph_transplant.results.sentences import joint_headline
 from graph_transplant.results.verdict import Verdict
-from graph_transplant.utils.files import COMMANDS, SKIPPED, write_atomically
+from graph_transplant.utils.files import COMMANDS, write_atomically
 from graph_transplant.utils.text import count, duration
 
 FOLDER = "figures"  # folder for figure files, next to the page
@@ -82,8 +83,8 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     names, colours = {"axes", "repeat", "words"}, default_colours(results)
     easiest = min((group.condition for group in results.groups), key=lambda one: one.order)
     found = [
-        _section(results, group, names, colours, whole=group.condition == easiest)
-        for group in results.groups
+        _section(part, names, colours, whole=group.condition == easiest)
+        for group, part in results.groups.items()
     ]
     # The easiest condition first, groups with a comparison before single methods, and networks
     # that are not behind a baseline or have a finding before others.
@@ -104,29 +105,27 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     return found, axes
 
 
-def _section(
-    results: Results, group: Group, names: set[str], colours: Colours, *, whole: bool
-) -> Section:
-    part = results.groups[group]
+def _section(part: GroupResults, names: set[str], colours: Colours, *, whole: bool) -> Section:
+    group = part.group
     stem = unique_id(slug(group.network or "no network", group.condition.short, most=40), names)
     return Section(
         id=stem,
         group=group,
-        verdict=results.verdicts[group],
-        ranking=ranking(group, part),
+        verdict=part.verdict,
+        ranking=ranking(part),
         forest=render_chart(part, "forest", prefix=f"{stem}-", colours=colours),
         # Harder conditions get only the tables and the forest plot.
         folded=_folded(part, names, stem, "group", colours) if whole else [],
         gallery=gallery(part) if whole else {},
         pairs=[
             row | {"difference": METRICS[part.metric].gap(row["difference"])}
-            for row in (plain_rows(part.pairs) if len(part.methods) > 2 else [])
+            for row in (part.pair_rows if len(part.methods) > 2 else [])
         ],
     )
 
 
 def _folded(
-    results: Results, names: set[str], stem: str, every: str, colours: Colours
+    results: Trials, names: set[str], stem: str, every: str, colours: Colours
 ) -> list[FigureGroup]:
     """Charts with this value of ``every``, except the forest plot, by heading."""
     groups: dict[str, list[RenderedChart]] = {}
@@ -166,7 +165,7 @@ def _render(
         sections=sections,
         axes=axes,
         facts=_facts(results, first),
-        notes=[*_skipped(results), *results.notes],
+        notes=results.notes,
         next=_next(results, lead),
         commands=_commands(results),
         settings=_settings(first["settings"], versions),
@@ -179,14 +178,6 @@ def _render(
         version=versions,
         fingerprint=first["fingerprint"],
     )
-
-
-def _skipped(results: Results) -> Iterator[str]:
-    path = None if results.directory is None else results.directory / SKIPPED
-    if path is not None and path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = sum(1 for _ in csv.reader(file)) - 1
-        yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
 
 
 def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
@@ -232,7 +223,8 @@ def _commands(results: Results) -> list[str]:
 
 
 def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
-    frame = replace(results, selection="none").frame  # with all candidates
+    whole = results if results.selection == "none" else replace(results, selection="none")
+    frame = whole.frame  # with all candidates
     sizes, settings = first["sizes"], first["settings"]
     repeats = int(frame["repeat"].max()) + 1
     place = ("folds", f"{settings['folds']} × {repeats}" if repeats > 1 else settings["folds"])
@@ -248,6 +240,7 @@ def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
         ("trials", f"{len(frame):,}"),
         ("training time", duration(float(seconds))),
         *_machines(frame),
+        *([("warnings left out", results.ignored)] if results.ignored else []),
     ]
 
 
@@ -273,15 +266,12 @@ def _settings(
 
 def notebook_html(results: Results) -> str:
     """Render verdict, table and forest plot for a notebook."""
-    parts = [
-        (results.verdicts[group], ranking(group, part), _picture(part))
-        for group, part in results.groups.items()
-    ]
+    parts = [(part.verdict, ranking(part), _picture(part)) for part in results.groups.values()]
     title, _ = CHARTS["forest"].words(results)
     return render("notebook.html", title=title, parts=parts, notes=results.notes)
 
 
-def _picture(part: Results) -> str:
+def _picture(part: GroupResults) -> str:
     """Forest plot as a base64 PNG; empty if there is nothing to compare."""
     with style():
         axes = CHARTS["forest"].plot(part)

@@ -17,9 +17,10 @@ from graph_transplant.figures.graphs import (
     node_words,
 )
 from graph_transplant.methods import method_of
-from graph_transplant.report.page import class_word, render, shortened
+from graph_transplant.report.page import render
+from graph_transplant.report.typography import class_word, class_words, shortened
 from graph_transplant.results.examples import DrawnSaliency, DrawnVirtual, Mixture, read_example
-from graph_transplant.results.results import Results
+from graph_transplant.results.groups import GroupResults
 from graph_transplant.utils.text import count, percent
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ _SMALL = 240  # width of each of several drawings in a row
 View = dict[str, str]
 
 
-def gallery(results: Results) -> dict[str, Any]:
+def gallery(results: GroupResults) -> dict[str, Any]:
     """Draw the examples in the records of one group.
 
     ``maps`` are saliency maps of test graphs: graph, truth and views. ``made`` are virtual graphs:
@@ -258,7 +259,7 @@ def gallery(results: Results) -> dict[str, Any]:
                 salient.setdefault(example.graph, {}).setdefault(method, example)
             else:
                 made.setdefault(method, []).append(example)
-    ranked = results.summary()["method"].tolist()
+    ranked = [row["method"] for row in results.rows]
     seen = [name for name in ranked if any(name in row for row in salient.values())]
     known = any(one.motif is not None for row in salient.values() for one in row.values())
     shown = [name for name in seen if name == results.reference]
@@ -312,9 +313,7 @@ def _made(
     method: str, one: Mixture | DrawnVirtual
 ) -> tuple[str, str, str, list[tuple[str, str, str]]]:
     node, edge = ("atom", "bond") if one.structure.molecule else ("node", "edge")
-    # "60 % 1, 40 % 0", as recorded
-    parts = [part.rpartition("% ") for part in one.label.split(", ")]
-    label = ", ".join(a + b + (class_word(name) if b else name) for a, b, name in parts)
+    label = class_words(one.label)
     if isinstance(one, DrawnVirtual):
         size = count(len(one.structure.names), node)
         drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")
