@@ -183,7 +183,7 @@ def test_only_front_doors_have_many_parameters() -> None:
         and len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]) > 12
         and node.name != "__init__"
     }
-    assert found == {"cli.comparisons.compare", "comparison.compare.compare", "training.loop.fit"}
+    assert found == {"comparison.compare.compare", "training.loop.fit"}
 
 
 def test_public_names_are_explained_by_running_examples() -> None:

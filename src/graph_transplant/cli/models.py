@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from graph_transplant.cli.inputs import (
-    NO_INPUT_OPTIONS,
-    NO_OPTIONS,
-    DataOptions,
-    InputOptions,
+from graph_transplant.cli.arguments import (
+    NO_COLUMNS,
+    NO_INPUT_COLUMNS,
+    Columns,
+    InputColumns,
     load_data,
     tell_skipped,
 )
@@ -35,10 +35,10 @@ from graph_transplant.cli.output import (
     print_error,
     print_files,
     repeated_command,
-    split_numbers,
     use_threads,
 )
 from graph_transplant.config.datasets import check_data, existing
+from graph_transplant.config.options import Count, InnerShare, SaliencyKind, Seed, TransplantName
 from graph_transplant.config.train import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.metrics import METRICS
@@ -69,11 +69,11 @@ def train(
     *,
     config: Annotated[TrainConfig, Parameter(name="*")] = TrainConfig(),  # noqa: B008
     device: str = "cpu",
-    threads: int = 1,
+    threads: Count = 1,
     tensorboard: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
-    columns: DataOptions = NO_OPTIONS,
+    columns: Columns = NO_COLUMNS,
 ) -> int:
     """Train one model, calibrate it, and save it with a model card.
 
@@ -221,12 +221,12 @@ def predict(
     /,
     *more: str,
     out: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    coverage: float | None = None,
-    batch_size: int | None = None,
-    workers: int = 1,
+    coverage: InnerShare | None = None,
+    batch_size: Count | None = None,
+    workers: Count = 1,
     device: str = "cpu",
-    threads: int = 1,
-    columns: InputOptions = NO_INPUT_OPTIONS,
+    threads: Count = 1,
+    columns: InputColumns = NO_INPUT_COLUMNS,
 ) -> int:
     """Predict with a trained model: one output row per input row.
 
@@ -287,7 +287,7 @@ def predict(
     return status_of(predicted=done.predicted, rows=done.rows)
 
 
-def tell_coverage(model: TrainedModel, coverage: float | None) -> None:
+def tell_coverage(model: TrainedModel, coverage: InnerShare | None) -> None:
     """Print if the model has too few validation graphs for sets or intervals."""
     from graph_transplant.models.uncertainty import COVERAGE, graphs_needed
 
@@ -373,14 +373,14 @@ def explain(
     *,
     out: Path = Path("explain.html"),
     against: Path | None = None,
-    rows: str | None = None,
-    count: int = 12,
+    rows: tuple[Count, ...] | None = None,
+    count: Count = 12,
     label: str | None = None,
     target: str | None = None,
-    saliency: str = "gradient-x-activation",
+    saliency: SaliencyKind = "gradient-x-activation",
     device: str = "cpu",
-    threads: int = 1,
-    columns: InputOptions = NO_INPUT_OPTIONS,
+    threads: Count = 1,
+    columns: InputColumns = NO_INPUT_COLUMNS,
 ) -> None:
     """Draw the nodes that predictions are based on, as one page.
 
@@ -394,12 +394,11 @@ def explain(
         label: The class or label to explain. [default: the predicted one]
         target: Columns with the true values, separated by commas. [default: as in the training
             data, if present]
-        saliency: gradient-x-activation, or gradient as in the paper.
+        saliency: What is drawn; gradient is the paper's.
         device: cpu, cuda, cuda:1, mps ...
         threads: Processor threads for the network. More than one is slower on a busy machine.
         columns: How the data are read.
     """
-    wanted = split_numbers("rows", rows, int) if rows else None
     given = columns.given()
     if target is not None:
         given["target"] = target
@@ -415,7 +414,7 @@ def explain(
         explained = explain_rows(
             named if len(named) == len(loaded) else loaded,
             given_data(loaded[0], [data], columns.smiles, Path(folder)),
-            rows=wanted,
+            rows=rows,
             count=count,
             label=label,
             saliency=saliency,
@@ -433,12 +432,12 @@ def show(
     data: str,
     /,
     *,
-    method: str = "transplant-ep",
+    method: TransplantName = "transplant-ep",
     out: Path = Path("gallery.html"),
-    count: int = 8,
-    epochs: int = 20,
-    seed: int = 0,
-    columns: DataOptions = NO_OPTIONS,
+    count: Count = 8,
+    epochs: Count = 20,
+    seed: Seed = 0,
+    columns: Columns = NO_COLUMNS,
 ) -> None:
     """Draw mixed graphs next to the two originals, as one page.
 

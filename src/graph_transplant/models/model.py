@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from graph_transplant import __version__
 from graph_transplant.data import Featurizer, GraphStore, check_stores
 from graph_transplant.data.targets import TargetScale
+from graph_transplant.datasets.load import Loadable
 from graph_transplant.datasets.rows import TableOptions, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, brief, check_at_least
 from graph_transplant.models.predict import Predictions, prediction_frames
@@ -211,7 +212,7 @@ class TrainedModel:
 
     def predict(
         self,
-        data: Any,
+        data: Loadable,
         *,
         coverage: float | None = None,
         batch_size: int | None = None,

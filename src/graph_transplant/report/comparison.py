@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from graph_transplant.config.compare import Settings
-from graph_transplant.config.recipes import MODELS
+from graph_transplant.config.options import MODELS
 from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
 from graph_transplant.figures.style import CLASSES, palette, style
 from graph_transplant.methods import METHODS, method_key, method_of

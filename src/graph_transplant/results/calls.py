@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant import __version__
+from graph_transplant.config.datasets import READING
 from graph_transplant.config.train import TrainConfig
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
@@ -37,9 +38,6 @@ LARGEST: Final = 2**22
 
 MOST_VALUES: Final = 100
 """Longer lists are treated as objects: no command should spell them out."""
-
-READING: Final = ("smiles", "target", "id", "task", "largest_fragment", "root")
-"""Options of the command line for reading data."""
 
 _OWN: Final = ("methods", "model")  # arguments that may hold the user's own objects
 _TRAIN_SPLITS: Final = {"folds": "random", "scaffold-folds": "scaffold"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from graph_transplant.config.recipes import MODELS
+from graph_transplant.config.options import MODELS
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
 from graph_transplant.methods import MAJORITY, METHODS, REFERENCE, method_of
 from graph_transplant.metrics import METRICS, RESERVED

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from graph_transplant.config.compare import FOLD_SPLITS
+from graph_transplant.config.compare import FOLD_SPLITS, CompareConfig
 from graph_transplant.methods import MAJORITY, method_of
 from graph_transplant.results import sentences
 from graph_transplant.results.statistics import Paired, pairs_needed
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIGNIFICANT = 0.05
 """Significance level of corrected p-values."""
 
-EQUAL_WITHIN = 0.01
+EQUAL_WITHIN = CompareConfig.equal_within
 """Methods are practically equal if the interval of their difference lies within this."""
 
 FEW_PAIRS = 5

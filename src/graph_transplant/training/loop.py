@@ -17,7 +17,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant.augment.base import merged_measurements
-from graph_transplant.config.fit import FitConfig, PatienceUnit, Ties
+from graph_transplant.config.fit import FitConfig
+from graph_transplant.config.options import PatienceUnit, Ties
 from graph_transplant.data import GraphStore, check_stores
 from graph_transplant.data.targets import Loss, as_targets
 from graph_transplant.errors import GraphTransplantError, check_at_least, check_callbacks
