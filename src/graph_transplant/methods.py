@@ -26,6 +26,9 @@ __all__ = [
     "search_space",
 ]
 
+NUMERICS: Final = 2
+"""Of methods whose numbers have not changed since 0.2.0; older records have 1."""
+
 Value = float | int | str
 Role = Literal["reference", "method", "rival", "ablation", "control", "baseline"]
 """What a method is for: a ``control`` isolates a part of Graph Transplant, an ``ablation`` changes
@@ -53,6 +56,10 @@ class Method:
             Transplant have the same one as Graph Transplant.
         in_paper: Whether it is in the paper's main table.
         needs_smiles: Whether it reads the SMILES of molecules, which saved graphs do not keep.
+        numerics: Increased whenever the same settings give other numbers of this method.
+        model: For a baseline of which a trained model can be made, the class of what its target
+            returns, as ``"module:name"``.
+        only_compared: For other baselines, why no trained model is made of them.
 
     Example:
         >>> METHODS["drop-nodes"].search
@@ -69,6 +76,9 @@ class Method:
     search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     in_paper: bool = False
     needs_smiles: bool = False
+    numerics: int = NUMERICS
+    model: str = ""
+    only_compared: str = "it is for comparisons"
 
     @property
     def network(self) -> bool:
@@ -219,25 +229,36 @@ METHODS: dict[str, Method] = {
         fixed={"connect": "degree", "anchors": "random", "importance": "size"},
     ),
     "forest": _baseline(
-        "baselines.forest:fit_predict",
-        "random forest on ECFP4 counts of molecules, on statistics of other graphs",
+        "baselines.forest:fit",
+        "random forest on ECFP4 counts and descriptors of molecules, on statistics of other graphs",
         words="a random forest",
         needs_smiles=True,
+        numerics=3,
+        model="baselines.forest:Forest",
     ),
     "wl-svm": _baseline(
-        "baselines.wl_svm:fit_predict",
+        "baselines.wl_svm:fit",
         "support vector machine on Weisfeiler-Lehman subtree counts",
         words="a Weisfeiler-Lehman SVM",
+        model="baselines.wl_svm:Subtrees",
+    ),
+    "wl-oa": _baseline(
+        "baselines.wl_svm:fit_assignment",
+        "support vector machine on the optimal assignment of Weisfeiler-Lehman subtrees",
+        words="a Weisfeiler-Lehman optimal assignment SVM",
+        model="baselines.wl_svm:Subtrees",
     ),
     "structure-blind": _baseline(
-        "baselines.structure_blind:fit_predict",
+        "baselines.structure_blind:fit",
         "sum of embedded nodes and a perceptron: looks at no edge",
         words="a model that sees no edges",
+        only_compared="it shows what can be predicted without looking at edges",
     ),
     "majority": _baseline(
-        "baselines.majority:fit_predict",
+        "baselines.majority:fit",
         "class frequencies, or means, of the training graphs",
         words="always predicting the largest class",
+        only_compared="it says the same of every graph",
     ),
 }
 """Methods by name. One of your own is used by its name once it is in here."""
@@ -282,6 +303,21 @@ def group_name(name: str) -> str:
         text = f"the group of methods `{name}` is now called `{RENAMED_GROUPS[name]}`"
         warnings.warn(text, FutureWarning, stacklevel=3)
     return RENAMED_GROUPS.get(name, name)
+
+
+def trainable_methods() -> list[str]:
+    """List the methods that `train` takes: all but the baselines that are only for comparisons."""
+    return [name for name, method in METHODS.items() if method.network or method.model]
+
+
+def check_trainable(text: str) -> None:
+    """Raise unless a trained model can be made with a method."""
+    name = method_key(text)
+    if name in METHODS and not METHODS[name].network and not METHODS[name].model:
+        raise GraphTransplantError(
+            f"`method` {name} cannot be trained as a model: {METHODS[name].only_compared}"
+        )
+    check_choice("method", name, trainable_methods())
 
 
 def parse_method(text: str, *, network: bool = False) -> tuple[str, dict[str, Value]]:

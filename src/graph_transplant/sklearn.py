@@ -44,7 +44,7 @@ from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.datasets.rows import check_index
 from graph_transplant.datasets.splits import Split
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice, check_in
-from graph_transplant.methods import METHODS, method_name, parse_method
+from graph_transplant.methods import METHODS, check_trainable, method_name, parse_method
 from graph_transplant.models.fitting import BALANCED, train
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.training.defaults import unused_edge_features
@@ -101,7 +101,8 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         given: dict[str, Any] = self.get_params(deep=False)
         if isinstance(given["augment"], str):
             try:
-                parse_method(given["augment"], network=True)
+                check_trainable(given["augment"])
+                parse_method(given["augment"])
             except GraphTransplantError as problem:
                 raise type(problem)(str(problem).replace("`method`", "`augment`")) from None
         elif not isinstance(given["augment"], Augmentation | list | tuple):
@@ -204,7 +205,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         )
         self.history_: list[dict[str, Any]] = [*map(dict, self.model_.description.curve)]
         training = self.model_.description.training
-        unused = unused_edge_features(store, [training.model])
+        unused = unused_edge_features(store, [training.model]) if training.model else None
         enough = training.sizes.validation >= _FEWEST_JUDGED
         for text in told:
             # The effect of balancing is documented: no warning.
@@ -269,7 +270,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         model = self.model_
         if model.device.type == "cpu":
             # In single precision, rounding depends on the other graphs of the batch.
-            model = replace(model, network=copy.deepcopy(model.network).double())
+            model = replace(model, fitted=copy.deepcopy(model.fitted).double())
         outputs: Array = model.predictions(self._read(X, fitting=False)).outputs.numpy()
         return outputs
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -16,10 +16,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import from_networkx, to_networkx
 
 import graph_transplant as gt
-from graph_transplant.baselines import fit_predict, forest, structure_blind, wl_svm
+from graph_transplant.baselines import features, fit, forest, structure_blind, wl_svm
+from graph_transplant.baselines.subtrees import Dictionary
 from graph_transplant.data import GraphStore
+from graph_transplant.datasets import chemistry
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.kernels.trees import tree_means
 from graph_transplant.methods import expand_methods
 from graph_transplant.report import render_report
 from graph_transplant.results.results import Results
@@ -40,6 +43,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wl_svm, "COSTS", (1.0, 10.0))
     monkeypatch.setattr(structure_blind, "WIDTHS", (8,))
     monkeypatch.setattr(structure_blind, "EPOCHS", 5)
+
+
+class Predicted(NamedTuple):
+    validation: torch.Tensor
+    test: torch.Tensor
+    parameters: dict[str, Any]
+
+
+def fit_predict(
+    name: str, train: GraphStore, validation: GraphStore, test: GraphStore, **options: Any
+) -> Predicted:
+    fitted = fit(name, train, validation, **options)
+    return Predicted(fitted.logits(validation), fitted.logits(test), dict(fitted.chosen))
 
 
 @cache
@@ -102,7 +118,8 @@ def test_subtree_counts_give_the_kernel_of_networkx(labels: bool, edges: bool) -
     store = GraphStore.from_pyg(graphs, num_continuous=0 if labels else graphs[0].x.shape[1])
     parts = [store.subset(range(8)), store.subset(range(8, 12))]
     depth = 3
-    levels = list(wl_svm.subtree_counts(parts, depth))
+    dictionary = Dictionary.of(parts[0], depth)
+    levels = list(zip(*(wl_svm._counted(dictionary, part) for part in parts), strict=True))
     assert len(levels) == depth + 1
 
     def patterns(graph: Data) -> list[Counter[str]]:
@@ -124,7 +141,7 @@ def test_subtree_counts_give_the_kernel_of_networkx(labels: bool, edges: bool) -
 
     counted = [patterns(graph) for graph in store.to_pyg()]
     for level, tables in enumerate(levels):
-        kernel = (tables[0] @ tables[1].T).toarray()
+        kernel = (tables[0].known @ tables[1].known.T).toarray()
         for i, one in enumerate(counted[:8]):
             for j, two in enumerate(counted[8:]):
                 expected = sum(one[level][key] * two[level][key] for key in one[level])
@@ -135,7 +152,7 @@ def test_fingerprints_are_those_of_rdkit() -> None:
     from rdkit import Chem
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
-    found = forest.fingerprints(from_smiles(SMILES))
+    found = features.fingerprints(from_smiles(SMILES))
     morgan = GetMorganGenerator(radius=2, fpSize=2048)
     for row, text in zip(found, SMILES, strict=True):
         counts = morgan.GetCountFingerprint(Chem.MolFromSmiles(text)).GetNonzeroElements()
@@ -144,16 +161,18 @@ def test_fingerprints_are_those_of_rdkit() -> None:
 
 def test_statistics_are_those_of_networkx() -> None:
     store = motifs().subset(range(20))
-    rows = forest.statistics(store)
-    base = 4 + 2 * (forest.DEGREES + 1)  # then sums, means, spreads, … of degree and two others
+    rows = features.statistics(store)
+    base = 4 + 2 * (features.DEGREES + 1)  # then sums, means, spreads, … of degree and two others
     for row, graph in zip(rows, store.to_pyg(), strict=True):
         network = to_networkx(graph, to_undirected=True)
         degrees = [degree for _, degree in network.degree]
         assert row[0] == len(network)
         assert row[1] == 2 * network.number_of_edges()
         assert row[3] == nx.number_connected_components(network)
-        histogram = np.bincount(np.minimum(degrees, forest.DEGREES), minlength=forest.DEGREES + 1)
-        assert row[4 : 4 + forest.DEGREES + 1].tolist() == histogram.tolist()
+        histogram = np.bincount(
+            np.minimum(degrees, features.DEGREES), minlength=features.DEGREES + 1
+        )
+        assert row[4 : 4 + features.DEGREES + 1].tolist() == histogram.tolist()
         assert row[base + 1] == sum(nx.triangles(network).values())
         assert row[base + 3] == pytest.approx(np.mean(degrees))
         assert row[base + 5] == pytest.approx(nx.average_clustering(network))
@@ -333,3 +352,161 @@ def test_what_cannot_be_served_is_said_before_anything_runs(tmp_path: Path) -> N
     with pytest.raises(GraphTransplantError, match="majority"):
         gt.compare(motifs(), methods=["majorty"])
     assert not (tmp_path / "out").exists()
+
+
+# -------------------------------------------------------------------- settings and oracles
+
+
+def molecules(count: int = 90) -> GraphStore:
+    """Molecules with enough variety for descriptors to differ."""
+    chains = [f"C{'C' * (k % 7)}{tail}" for k in range(20) for tail in ("O", "N", "Cl", "c1ccccc1")]
+    store = from_smiles([*SMILES, *chains, "[Na+].[Cl-]", "c1ccc2c(c1)cccc2C(=O)O"][:count])
+    heavy = torch.tensor([text.count("C") + text.count("c") for text in store.rows.texts])
+    return store.with_targets((heavy % 3 == 0).long(), task="multiclass")
+
+
+def test_descriptors_do_not_depend_on_the_order_of_atoms() -> None:
+    from rdkit import Chem
+
+    texts = ["CC(=O)Oc1ccccc1C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "C[N+](C)(C)CC(O)CC([O-])=O"]
+    shuffled = [
+        Chem.MolToSmiles(Chem.MolFromSmiles(text), doRandom=True, canonical=False)
+        for text in texts
+        for _ in range(5)
+    ]
+    found = chemistry.compute_descriptors(shuffled)
+    expected = np.repeat(chemistry.compute_descriptors(texts), 5, axis=0)
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-4)
+    names = chemistry.descriptor_names()
+    assert "Ipc" not in names
+    assert expected[0, names.index("MolWt")] == pytest.approx(180.16, abs=0.01)
+    # Without bonds there is no matrix to take eigenvalues of.
+    assert np.isnan(chemistry.compute_descriptors(["[Pt]"])[0, names.index("BCUT2D_MWHI")])
+
+
+def test_descriptors_of_a_data_set_are_computed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPH_TRANSPLANT_CACHE", str(tmp_path))
+    monkeypatch.setattr(chemistry, "_LEAST_KEPT", 4)
+    monkeypatch.setattr(chemistry, "_AT_ONCE", 3)
+    said: list[str] = []
+    whole = chemistry.descriptors(SMILES, workers=2, tell=said.append)
+    assert np.array_equal(whole, chemistry.compute_descriptors(SMILES), equal_nan=True)
+    assert len(said) == 1
+    assert said[0].endswith("RDKit descriptors of 8 molecules, once")
+    (kept,) = (tmp_path / "descriptors").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(chemistry, "compute_descriptors", None)
+        assert np.array_equal(chemistry.descriptors(SMILES), whole, equal_nan=True)
+    other = chemistry.descriptors([*SMILES[:-1], "CCCC"])  # other content, another file
+    assert not np.array_equal(other, whole, equal_nan=True)
+    kept.write_bytes(b"cut short")  # a damaged file is computed again
+    assert np.array_equal(chemistry.descriptors(SMILES), whole, equal_nan=True)
+    # A store keeps them, and so do its parts.
+    store = from_smiles(SMILES)
+    features.add_descriptors(store)
+    part = store.subset([5, 2])
+    assert np.array_equal(part.descriptors.numpy(), whole[[5, 2]], equal_nan=True)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_a_forest_predicts_as_scikit_learn_does(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "TRIED", 5)
+    grown: list[Any] = []
+    made = forest._made
+    monkeypatch.setattr(forest, "_made", lambda *args: (grown.append(args), made(*args))[1])
+    store = molecules()
+    store = store.with_targets(targets(task, len(store)), task=task)
+    parts = thirds(store)
+    metric = {"multiclass": "accuracy", "multilabel": "auroc", "regression": "r2"}[task]
+    fitted = fit("forest", *parts[:2], metric=metric, seed=3)
+    *_, every, forests, table, parameters = grown[-1]
+    assert parameters == fitted.chosen
+    assert {args[5]["max_features"] for args in grown} == {"log2", "sqrt"}
+    assert {args[5]["features"] for args in grown} == {"both", "descriptors", "fingerprints"}
+    x = features.features(parts[2], parameters["features"])
+    x = np.where(np.isnan(x), table.fill, x)[:, table.columns]
+    fitted.check()
+    wide = np.zeros((len(x), len(table.fill)), np.float32)
+    wide[:, table.columns] = x
+    for (number, trees), known in zip(fitted._forests(), forests, strict=True):
+        assert len(known.estimators_) == forest.TREES == 20
+        means = tree_means(trees, wide)
+        if task == "regression":
+            assert np.array_equal(means[:, 0], known.predict(x))
+            assert torch.equal(fitted.logits(parts[2])[:, number].double(),
+                               torch.from_numpy(means[:, 0]).float().double())  # fmt: skip
+            continue
+        assert np.array_equal(means[:, known.classes_], known.predict_proba(x))
+    if task == "multiclass":  # one more tree has the frequencies of the classes, each once more
+        counts = torch.bincount(parts[0].labels, minlength=3) + 1
+        shares = (20 * torch.from_numpy(means) + counts / counts.sum()) / 21
+        assert torch.allclose(fitted.logits(parts[2]).double().softmax(1), shares, atol=1e-6)
+    assert len(every) == len(forests)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("name", ["wl-svm", "wl-oa"])
+def test_support_vector_machines_predict_as_scikit_learn_does(
+    name: str, kernel: str, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wl_svm, "KERNELS", (kernel,))
+    monkeypatch.setattr(wl_svm, "DEPTHS", (2,))
+    monkeypatch.setattr(wl_svm, "COSTS", (1.0,))
+    store = kind("ordinary")
+    store = store.with_targets(targets(task, len(store)), task=task)
+    train, validation, test = thirds(store)
+    metric = {"multiclass": "accuracy", "multilabel": "auroc", "regression": "r2"}[task]
+    machines: list[Any] = []
+    make = wl_svm._machine
+    monkeypatch.setattr(
+        wl_svm, "_machine", lambda *args: (machines.append(make(*args)), machines[-1])[1]
+    )
+    fitted = fit(name, train, validation, metric=metric)
+    fitted.check()
+    # Vectors of unit length from dictionaries of Python.
+    counts = [patterns(graph, 2) for graph in store.to_pyg()]
+    known = sorted({key for one in counts[: len(train)] for key in one})
+
+    def vector(one: Counter[Any], most: Counter[Any]) -> list[float]:
+        if name == "wl-svm":
+            length = math.sqrt(sum(value**2 for value in one.values()))
+            return [one[key] / length for key in known]
+        length = math.sqrt(sum(one.values()))
+        return [(one[key] > k) / length for key in known for k in range(most[key])]
+
+    most: Counter[Any] = Counter()
+    for one in counts[: len(train)]:
+        most |= one
+    x = np.array([vector(one, most) for one in counts])
+    mine, asked = (
+        wl_svm._vectors(wl_svm._counted(fitted.dictionary, part), fitted._most)
+        for part in (train, test)
+    )
+    products = x[2 * len(train) :] @ x[: len(train)].T
+    assert np.allclose((asked @ mine.T).toarray(), products, atol=1e-12)
+    found = fitted.machines.decide(asked)
+    for number, machine in enumerate(machines):
+        given: Any = asked
+        if kernel == "rbf":
+            known_rows = np.arange(len(train))
+            if task != "multiclass":
+                known_rows = (~train.y[:, number].isnan()).nonzero().flatten().numpy()
+            given = wl_svm._rbf(asked, mine[known_rows])
+        said = machine.predict(given) if task == "regression" else machine.decision_function(given)
+        assert np.array_equal(found if task == "multiclass" else found[:, number], said)
+
+
+def patterns(graph: Data, depth: int) -> Counter[Any]:
+    """The Weisfeiler-Lehman patterns of a graph without labels, as nested tuples."""
+    around: dict[int, list[int]] = {node: [] for node in range(graph.num_nodes)}
+    for one, two in graph.edge_index.T.tolist():
+        around[two].append(one)
+    own: dict[int, Any] = {node: len(senders) for node, senders in around.items()}
+    found = Counter((0, value) for value in own.values())
+    for level in range(1, depth + 1):
+        own = {v: (own[v], tuple(sorted(own[u] for u in around[v]))) for v in own}
+        found += Counter((level, value) for value in own.values())
+    return found

@@ -84,13 +84,13 @@ def test_what_happens_once_in_a_process_is_in_the_time_of_no_trial(clock: Clock)
 def test_methods_without_a_network_are_warmed_up(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit_predict = trial_module.fit_predict
+    fit = trial_module.fit_baseline
 
     def slow(name: str, train: gt.GraphStore, *parts: Any, **options: Any) -> Any:
         clock.call(name, len(train))
-        return fit_predict("majority", train, *parts, **options)
+        return fit("majority", train, *parts, **options)
 
-    monkeypatch.setattr(trial_module, "fit_predict", slow)
+    monkeypatch.setattr(trial_module, "fit_baseline", slow)
     results = gt.compare("motifs", methods=["majority", "forest"], **SHORT)
     assert clock.now == 2 * FIRST_CALL
     assert results.frame["processor_seconds"].max() < FIRST_CALL

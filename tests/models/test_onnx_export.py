@@ -116,7 +116,7 @@ def test_an_ensemble_by_degrees_where_there_are_no_features(tmp_path: Path) -> N
         trained(gt.GraphClassifier.for_data(store, hidden=8, layers=1, max_degree=3, seed=seed))
         for seed in (0, 1)
     ]
-    model = replace(members[0], network=Ensemble([member.network for member in members]))
+    model = replace(members[0], fitted=Ensemble([member.network for member in members]))
     to_onnx(model, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
     assert [field.name for field in session.get_inputs()] == ["edge_index", "batch", "ptr"]

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from graph_transplant.cli import main
-from graph_transplant.config.compare import NUMERICS, Settings
+from graph_transplant.config.compare import Settings
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.methods import METHODS, NUMERICS
 from graph_transplant.results.record import TrialRecord, record_of
 from graph_transplant.results.record_file import RecordStore, record_line
 from graph_transplant.utils.files import write_atomically
@@ -212,6 +213,23 @@ def test_records_of_other_numerics_can_be_read_and_are_not_added_to(tmp_path: Pa
         pass
     with RecordStore(tmp_path).writing(IDENTITY, now, fresh=True) as writer:
         assert not writer.records
+
+
+def test_trials_of_a_changed_baseline_run_again_and_replace_the_older_ones(tmp_path: Path) -> None:
+    settings = Settings().as_record("0.1.0")
+    older = [record(fold, method="forest", settings=settings, **NO_NETWORK) for fold in range(2)]
+    network = record(0, settings=settings)
+    lines = b"".join(map(record_line, [*older, network]))
+    (tmp_path / "records.jsonl").write_bytes(lines)
+    assert RecordStore(tmp_path).read() == [*older, network]
+    now = Settings().as_record("0.3.0", METHODS["forest"].numerics)
+    newer = record(1, method="forest", settings=now, **NO_NETWORK)
+    with RecordStore(tmp_path).writing(IDENTITY, settings) as writer:
+        assert [each.current for each in writer.records] == [False, False, True]
+        writer.append(newer, PREDICTED)
+    # One newer trial hides all older ones, so that no mean is of both; no line is lost.
+    assert RecordStore(tmp_path).read() == [network, newer]
+    assert (tmp_path / "records.jsonl").read_bytes() == lines + record_line(newer)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 """Methods without a graph network, to compare with on the same folds.
 
-A baseline is a function of a :class:`BaselineTask` that returns :class:`BaselinePredictions`, and a
-row of :data:`~graph_transplant.methods.METHODS` with the role ``baseline``. Importing this package
+A baseline is a function of a :class:`BaselineTask` that returns something :class:`Fitted`, and a
+row of :data:`~graph_transplant.methods.METHODS` with the role ``baseline``. What a trained model
+can be made of is a :class:`~graph_transplant.baselines.model.Baseline`. Importing this package
 imports none of the libraries that they use.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from graph_transplant.methods import METHODS
 from graph_transplant.utils.lazy import resolve
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from graph_transplant.data import GraphStore
 
 
-__all__ = ["BaselinePredictions", "BaselineTask", "fit_predict"]
+__all__ = ["BaselineTask", "Fitted", "Predictor", "fit"]
 
 
 class BaselineTask(NamedTuple):
@@ -27,37 +29,46 @@ class BaselineTask(NamedTuple):
 
     train: GraphStore
     validation: GraphStore
-    test: GraphStore
     metric: str
     balance: bool
     seed: int
 
 
+class Fitted(Protocol):
+    """A fitted baseline."""
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """The parameters chosen on the validation graphs."""
+
+    @property
+    def logits(self) -> Callable[[GraphStore], Tensor]:
+        """Predicts graphs, float ``[graphs, outputs]``: logits, or values as in training."""
+
+
 @dataclass(frozen=True)
-class BaselinePredictions:
-    """Predictions, float ``[graphs, outputs]``: logits, or values in the units of the data."""
+class Predictor:
+    """A fitted baseline that is not saved."""
 
-    validation: Tensor
-    test: Tensor
-    parameters: dict[str, Any] = field(default_factory=dict)  # chosen on the validation graphs
+    logits: Callable[[GraphStore], Tensor]
+    chosen: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fit_predict(
+def fit(
     name: str,
     train: GraphStore,
     validation: GraphStore,
-    test: GraphStore,
     *,
     metric: str,
     balance: bool = False,
     seed: int = 0,
-) -> BaselinePredictions:
-    """Fit a baseline, tune it on validation graphs, and predict these and test graphs.
+) -> Fitted:
+    """Fit a baseline and tune it on validation graphs.
 
     ``name`` is that of a method, ``metric`` the one to tune by; ``balance`` weights
     training graphs so that all classes have the same total weight.
     """
-    outcome: BaselinePredictions = resolve(METHODS[name].target)(
-        BaselineTask(train, validation, test, metric, balance, seed)
+    fitted: Fitted = resolve(METHODS[name].target)(
+        BaselineTask(train, validation, metric, balance, seed)
     )
-    return outcome
+    return fitted

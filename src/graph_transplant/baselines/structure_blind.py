@@ -7,10 +7,12 @@ features, the sum is a linear function of the numbers of nodes with each label.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
-from graph_transplant.baselines import BaselinePredictions, BaselineTask
+from graph_transplant.baselines import BaselineTask, Predictor
 from graph_transplant.baselines.problems import quality
 from graph_transplant.config import FitConfig
 from graph_transplant.data import GraphStore
@@ -50,9 +52,9 @@ class Perceptron(nn.Module):
         return logits
 
 
-def fit_predict(given: BaselineTask) -> BaselinePredictions:
+def fit(given: BaselineTask) -> Predictor:
     """Train a model of each width and predict with the best."""
-    train, validation, test, metric, balance, seed = given
+    train, validation, metric, balance, seed = given
     scale = TargetScale.of(train) if train.task == "regression" else None
     known, held_out = (part if scale is None else scale.apply(part) for part in (train, validation))
     config = FitConfig(
@@ -60,16 +62,18 @@ def fit_predict(given: BaselineTask) -> BaselinePredictions:
         decay_patience=PATIENCE // 2, patience_unit="epochs", metric=metric, ties="loss",
         balance=balance,
     )  # fmt: skip
+
+    def logits(model: Perceptron, part: GraphStore) -> Tensor:
+        values = evaluate(model, part).logits
+        return values if scale is None else scale.undo(values)
+
     best = None
     for width in WIDTHS:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = Perceptron(train, width)
         fit_with(config, model, known, held_out, progress=False)
-        said = [evaluate(model, part).logits for part in (validation, test)]
-        if scale is not None:
-            said = [scale.undo(part) for part in said]
-        value = quality(said[0], validation, metric)
+        value = quality(logits(model, validation), validation, metric)
         if best is None or value > best:
-            best, outcome = value, BaselinePredictions(said[0], said[1], {"width": width})
-    return outcome
+            best, found = value, Predictor(partial(logits, model), {"width": width})
+    return found

@@ -187,13 +187,16 @@ def print_model(trained: TrainedModel, ignore: Collection[str] = ()) -> None:
     for warning in card_findings(CardData(description), ignore)[0]:
         note(warning.text)
     sizes, members = training.sizes, training.ensemble
-    networks = "" if members == 1 else f"{members} networks "
+    made, course = training.method, ""
+    if training.model:
+        networks = "" if members == 1 else f"{members} networks "
+        made += f", {networks}{training.model} with {training.layers} layers"
+        epochs = ", ".join(map(str, training.best_epochs))
+        course = f"; best epoch{'s' * (members > 1)} {epochs} of {training.epochs_run}"
     console.print(
         Text(
-            f"{training.method}, {networks}{training.model} with {training.layers} layers; "
-            f"{sizes.train} graphs to train on, {sizes.validation} to validate, {sizes.test} to "
-            f"test ({training.split} split); best epoch{'s' * (members > 1)} "
-            f"{', '.join(map(str, training.best_epochs))} of {training.epochs_run}",
+            f"{made}; {sizes.train} graphs to train on, {sizes.validation} to validate, "
+            f"{sizes.test} to test ({training.split} split){course}",
             style="dim",
         )
     )

@@ -17,6 +17,7 @@ from torch import nn
 
 from graph_transplant import __version__
 from graph_transplant.augment import Augmentation
+from graph_transplant.baselines.features import add_descriptors
 from graph_transplant.comparison.engines import CHECKPOINTS, Execution, check_engine, run_trials
 from graph_transplant.comparison.plan import Plan, resolve
 from graph_transplant.comparison.progress import Reporter
@@ -36,6 +37,7 @@ from graph_transplant.data.tensors import repeats as repeats_of
 from graph_transplant.datasets import load
 from graph_transplant.datasets.load import Loadable
 from graph_transplant.errors import check_callbacks, check_spelling
+from graph_transplant.methods import method_of
 from graph_transplant.results.calls import CALLS, Call, read_calls, remember_call, split_plain
 from graph_transplant.results.caveats import check_codes
 from graph_transplant.results.predictions import predictions_of
@@ -162,6 +164,8 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
         )
         for note in plan.notes:
             run.reporter.note(note)
+        if plan.store.has_structures and any(method_of(t.method).needs_smiles for t in plan.trials):
+            add_descriptors(plan.store, workers=config.workers, tell=run.reporter.note)
         results = Results(
             execute(run, config.engine, fresh, begin),
             config.select,
@@ -213,7 +217,8 @@ def execute(
             shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
         if writer.notice:
             reporter.note(writer.notice)
-        there = {record.trial for record in writer.records}
+        # Those of other numerics are run again.
+        there = {record.trial for record in writer.records if record.current}
         missing = [trial for trial in run.trials if trial not in there]
         if len(missing) < len(run.trials):
             done = len(run.trials) - len(missing)

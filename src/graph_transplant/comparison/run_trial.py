@@ -19,7 +19,8 @@ from graph_transplant import __version__
 from graph_transplant.analysis import robustness, saliency_quality, sample_quality
 from graph_transplant.analysis.drawing import examples
 from graph_transplant.augment import Augmentation, build_method
-from graph_transplant.baselines import fit_predict
+from graph_transplant.baselines import fit as fit_baseline
+from graph_transplant.baselines.features import add_descriptors
 from graph_transplant.comparison.training_sets import split_of, training_labels, trial_seed
 from graph_transplant.config.compare import Settings
 from graph_transplant.data import GraphStore, InputRows
@@ -132,6 +133,8 @@ def run_trial(
     if store.rows is None and job.rows is not None:
         store = copy.copy(store)
         store.rows = job.rows
+    if method_of(trial.method).needs_smiles and store.has_structures:
+        add_descriptors(store)  # of all graphs, as they are kept together
     split = split_of(store, trial, settings)
     seed = trial_seed(trial, settings.seed)
     train, validation, test = map(store.subset, (split.train, split.validation, split.test))
@@ -159,7 +162,7 @@ def run_trial(
         seconds=0.0,
         machine=machine(),
         sizes=sizes,
-        settings=settings.as_record(__version__),
+        settings=settings.as_record(__version__, method_of(trial.method).numerics),
         **trial.condition._asdict(),
     )
     if store.task == "multiclass":
@@ -275,13 +278,12 @@ def _baseline(
     name: str, train: GraphStore, validation: GraphStore, test: GraphStore, **options: Any
 ) -> tuple[dict[str, Any], Sequence[Tensor]]:
     start, processor = time.perf_counter(), time.process_time()
-    outcome = fit_predict(name, train, validation, test, **options)
+    fitted = fit_baseline(name, train, validation, **options)
+    outputs = [fitted.logits(part) for part in (validation, test)]
     spent = {"fit_seconds": round(time.process_time() - processor, 4)}
     seconds = round(time.perf_counter() - start, 3)
-    outputs = [outcome.validation, outcome.test]
-    measured = _measured(outputs, validation, test)
-    found = {"seconds": seconds, "cost": spent, "parameters": outcome.parameters}
-    return found | measured, outputs
+    found = {"seconds": seconds, "cost": spent, "parameters": dict(fitted.chosen)}
+    return found | _measured(outputs, validation, test), outputs
 
 
 def _kept(

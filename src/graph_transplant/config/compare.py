@@ -10,6 +10,7 @@ from graph_transplant.config import options
 from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.recipes import RECIPES, SCALES, Recipe
 from graph_transplant.errors import GraphTransplantError, check_choice
+from graph_transplant.methods import NUMERICS
 from graph_transplant.metrics import selection_metrics
 from graph_transplant.utils.text import listed
 
@@ -23,9 +24,6 @@ else:
 
 FOLD_SPLITS = ("folds", "scaffold-folds")
 """Splits for cross-validation; the others are a single split."""
-
-NUMERICS = 2
-"""Increased whenever the same settings give different numbers; records without it have 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +213,7 @@ class Settings:
         own = {name: getattr(self, name) for name in shared}
         return FitConfig(**{**recipe, **own, "seed": seed, **given})
 
-    def as_record(self, version: str) -> dict[str, Any]:
-        """The settings as stored in a record, with the library version."""
-        more = {"attack": list(self.attack), "numerics": NUMERICS, "version": version}
+    def as_record(self, version: str, numerics: int = NUMERICS) -> dict[str, Any]:
+        """The settings as stored in a record, with the version and the method's numerics."""
+        more = {"attack": list(self.attack), "numerics": numerics, "version": version}
         return asdict(self) | more

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Recipe:
     """Architecture and optimiser settings that belong together; the defaults are the paper's.
 
-    Comparisons record a recipe by its name, so changed values need another ``NUMERICS``.
+    Comparisons record a recipe by its name, so changed values need another ``numerics``.
 
     Args:
         batch_size: Graphs per training batch of a small data set. (default: that of the scale)

@@ -5,9 +5,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from graph_transplant.config import options
-from graph_transplant.methods import expand_methods, method_key
+from graph_transplant.methods import check_trainable
 from graph_transplant.metrics import selection_metrics
 from graph_transplant.utils.text import listed
+
+
+def _check_method(**values: Any) -> None:
+    for method in values.values():
+        if isinstance(method, str):
+            check_trainable(method)
+
 
 # The command line evaluates these types for its help, which must not import torch.
 if TYPE_CHECKING:
@@ -18,9 +25,7 @@ if TYPE_CHECKING:
     SplitLike = options.TrainingSplit | Split
     ClassWeight = Literal["balanced"] | Mapping[Any, float] | Sequence[float]
 else:
-    MethodLike = Annotated[
-        str, options.one_of(lambda: expand_methods(["all"]), key=method_key, objects=True)
-    ]
+    MethodLike = Annotated[str, _check_method]
     SplitLike = Annotated[str, options.one_of(lambda: options.TRAINING_SPLITS, objects=True)]
     ClassWeight = Annotated[str, options.one_of(lambda: ["balanced"], objects=True)]
 

@@ -129,6 +129,8 @@ class GraphStore:
         skipped: Rows of the file that were skipped.
         duplicates: Group number of identical graphs, int64 ``[graphs]``; ``None`` for named data
             sets, which are not searched. The search runs on first use.
+        descriptors: RDKit's descriptors of molecules, float32 ``[graphs, descriptors]``, once they
+            were needed; not kept by :meth:`save`.
         path: The memory-mapped file, or ``None``.
         origin: What the whole data set was loaded from, or ``None``.
         undirected: Whether every edge has a reverse with equal features.
@@ -169,6 +171,7 @@ class GraphStore:
         self.name = name
         self._notes: tuple[str, ...] = ()
         self.find_duplicates: Callable[[GraphStore], Tensor] | None = None
+        self.descriptors: Tensor | None = None
         self.path: Path | None = None
         self.origin: Origin | None = None
         self.rows, self.featurizer = rows, featurizer
@@ -451,7 +454,7 @@ class GraphStore:
         """Select graphs by index or mask; memory is shared."""
         index = self._index(indices)
         per_graph = ["y", "node_counts", "edge_counts", "_node_starts", "_edge_starts"]
-        per_graph += ["official", "groups", "duplicates"]
+        per_graph += ["official", "groups", "duplicates", "descriptors"]
         return self._with(
             **{
                 name: value.index_select(0, index)

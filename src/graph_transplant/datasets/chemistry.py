@@ -1,13 +1,25 @@
-"""RDKit: parse SMILES and mol blocks, explain failures, find scaffolds."""
+"""RDKit: parse SMILES and mol blocks, explain failures, find scaffolds, compute descriptors."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from time import monotonic
 from types import ModuleType
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
+from graph_transplant.config.datasets import cache_folder
 from graph_transplant.datasets.rows import is_missing, quoted
 from graph_transplant.errors import DataError
+from graph_transplant.utils.files import replace_file
+from graph_transplant.utils.processes import set_up_worker
 
 # Parsing time grows superlinearly with size, above all with fused rings. Large peptides are well
 # below these limits.
@@ -149,6 +161,11 @@ def largest_fragment(chem: ModuleType, molecule: Any) -> str:
     return found
 
 
+def standard(chem: ModuleType, text: str) -> Any:
+    """Parse a text that is known to be valid as RDKit does by default, stereo included."""
+    return chem.MolFromMolBlock(text) if is_block(text) else chem.MolFromSmiles(text.strip())
+
+
 def molecule_of(chem: ModuleType, text: str) -> Any:
     """Parse a SMILES or mol block; raise if it is invalid."""
     molecule = parse(chem, text if is_block(text) else text.strip())
@@ -167,3 +184,83 @@ def scaffold(smiles: str) -> str:
         core = murcko.GetScaffoldForMol(molecule_of(chem, smiles))
         found: str = chem.MolToSmiles(core, isomericSmiles=False)
     return found
+
+
+# -------------------------------------------------------------------- descriptors
+
+_UNSTABLE: Final = ("Ipc", "AvgIpc")  # they change with the order of the atoms
+_AT_ONCE: Final = 256
+_LEAST_KEPT: Final = 500  # fewer molecules take at most a few seconds
+_TELL_SECONDS: Final = 30.0
+
+Values = npt.NDArray[np.float32]
+
+
+def descriptor_names() -> tuple[str, ...]:
+    """Names of RDKit's descriptors, without those that are not the same for every atom order."""
+    chemistry()
+    from rdkit.Chem import Descriptors
+
+    return tuple(name for name, _ in Descriptors.descList if name not in _UNSTABLE)
+
+
+def descriptors(
+    texts: Sequence[str], workers: int = 1, tell: Callable[[str], None] = lambda text: None
+) -> Values:
+    """Compute RDKit's descriptors of valid molecules, ``[molecules, names]``; NaN where undefined.
+
+    They take about 7 ms a molecule, so those of a data set are kept in the cache folder, under a
+    name that depends on all molecules, RDKit's version and the names. ``tell`` receives progress.
+    """
+    names, count = descriptor_names(), len(texts)
+    if count < _LEAST_KEPT:
+        return np.concatenate([*_computed(texts, 1), np.empty((0, len(names)), np.float32)])
+    import rdkit
+
+    key = json.dumps([rdkit.__version__, names, list(texts)]).encode()
+    path = cache_folder() / "descriptors" / f"{hashlib.sha256(key).hexdigest()}.f32"
+    with suppress(OSError, ValueError):
+        return np.fromfile(path, "<f4").astype(np.float32).reshape(count, len(names))
+    found, last = [], monotonic()
+    tell(f"computing {len(names)} RDKit descriptors of {count:,} molecules, once")
+    for part in _computed(texts, workers):
+        found.append(part)
+        if monotonic() - last > _TELL_SECONDS:
+            last = monotonic()
+            tell(f"descriptors of {sum(map(len, found)):,} of {count:,} molecules are computed")
+    values = np.concatenate(found)
+    with suppress(OSError):  # no writable cache: computed again next time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, values.astype("<f4").tobytes())
+    return values
+
+
+def _computed(texts: Sequence[str], workers: int) -> Iterator[Values]:
+    parts = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
+    if workers == 1 or len(parts) == 1:
+        yield from map(compute_descriptors, parts)
+        return
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(
+        backend="loky", inner_max_num_threads=1, initializer=set_up_worker, initargs=(os.getpid(),)
+    ):
+        run = Parallel(n_jobs=min(workers, len(parts)), return_as="generator")
+        yield from run(delayed(compute_descriptors)(part) for part in parts)
+
+
+def compute_descriptors(texts: Sequence[str]) -> Values:
+    """Compute the descriptors of valid molecules, within the range of float32."""
+    chem = chemistry()
+    from rdkit.Chem import Descriptors
+
+    functions = [function for name, function in Descriptors.descList if name not in _UNSTABLE]
+    found = np.full((len(texts), len(functions)), np.nan)
+    with quiet():
+        for row, text in enumerate(texts):
+            molecule = standard(chem, text)
+            for column, function in enumerate(functions):
+                with suppress(Exception):  # of any kind, where one is not defined
+                    found[row, column] = function(molecule)
+    limit = np.finfo(np.float32).max
+    return found.clip(-limit, limit).astype(np.float32)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graph_transplant.augment import unsupported_reason
-from graph_transplant.baselines import fit_predict
+from graph_transplant.baselines import fit as fit_baseline
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import as_targets
 from graph_transplant.data.tensors import repeats
@@ -26,7 +26,7 @@ from graph_transplant.models.uncertainty import (
     scores_of,
     uncertainty_metrics,
 )
-from graph_transplant.training.loop import evaluate
+from graph_transplant.training.loop import evaluated_at_once
 
 MOST_FOREST: Final = 10_000
 """Maximum of training graphs; beyond it, a random forest would take minutes."""
@@ -110,13 +110,13 @@ def model_metrics(
     def ready(logits: Tensor, temperature: float = model.temperature) -> Tensor:
         return logits / temperature if model.scale is None else model.scale.undo(logits)
 
-    held_out, wanted = evaluate(model.network, validation).logits, targets[parts.validation]
+    held_out, wanted = _logits(model, validation), targets[parts.validation]
     found = no_figures()
     metrics = found["metrics"]
     metrics["validation"] = measure(ready(held_out), wanted, task)
     judged = (validation, model.outputs(held_out), wanted)
     reference = Reference.of(
-        train, scores_of(*judged[1:], task), edges=bool(model.network.edge_features), seed=seed
+        train, scores_of(*judged[1:], task), edges=bool(model.fitted.edge_features), seed=seed
     )
     if task == "regression":
         found["residual_90"] = conformal_bounds(reference.scores, COVERAGE).tolist()
@@ -124,7 +124,7 @@ def model_metrics(
         found["uncertainty"] = uncertainty_metrics(reference, task, judged, None, None)
         return found, reference
     test, wanted = store.subset(parts.test), targets[parts.test]
-    logits, predictions = evaluate(model.network, test).logits, model.predictions(test)
+    logits, predictions = _logits(model, test), model.predictions(test)
     outputs = ready(logits)
     found["uncertainty"] = uncertainty_metrics(
         reference, task, judged, (test, predictions.outputs, wanted), predictions.spread
@@ -137,7 +137,7 @@ def model_metrics(
     if without is not None:
         metrics["forest_left_out"] = without
     elif forest:
-        rival = fit_predict("forest", train, validation, test, metric=metric, seed=seed).test
+        rival = fit_baseline("forest", train, validation, metric=metric, seed=seed).logits(test)
         metrics["forest"] = measure(rival, wanted, task)
         metrics["over_forest"] = bootstrap_intervals(outputs, wanted, task, seed=seed, rival=rival)
     if task == "regression":
@@ -159,6 +159,10 @@ def model_metrics(
     curves = {names[k]: roc_points(scores, wanted[:, k]) for k, scores in ranked.items()}
     found["roc"] = {name: curve for name, curve in curves.items() if curve} or None
     return found, reference
+
+
+def _logits(model: TrainedModel, store: GraphStore) -> Tensor:
+    return model.logits(store, batch_size=evaluated_at_once(store))
 
 
 def no_forest(store: GraphStore, training: int) -> str | None:

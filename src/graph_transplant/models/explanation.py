@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graph_transplant.analysis.drawing import drawn_graphs
+from graph_transplant.baselines.model import Baseline, Share
 from graph_transplant.config.options import SaliencyKind
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import class_column, graph_id, is_correct, output_words
@@ -243,10 +245,17 @@ def _views(
     trained_on = in_training_set(model.description.training_graphs, store, model.widths[1])
     start = 0
     for batch in store.batches(torch.arange(len(store)), _AT_ONCE):
-        prediction, outputs, saliency = read_saliency(
-            model.network, batch.to(model.device), model.task, reading, chosen, signed=True
-        )
-        values = model.outputs(prediction.logits.detach().cpu())
+        shares: list[Share] = []
+        if isinstance(model.fitted, Baseline):
+            part = store.subset(range(start, start + len(batch.offsets) - 1))
+            logits, outputs, shares = _shares(model.fitted, part, chosen)
+            saliency = torch.from_numpy(np.concatenate([one.nodes for one in shares]))
+        else:
+            prediction, outputs, saliency = read_saliency(
+                model.fitted, batch.to(model.device), model.task, reading, chosen, signed=True
+            )
+            logits = prediction.logits.detach().cpu()
+        values = model.outputs(logits)
         predicted = Predictions(model.task, model.label_names, values)
         confidence = predicted.confidence.tolist()
         counts = batch.offsets.diff().tolist()
@@ -260,11 +269,29 @@ def _views(
                 output=model.label_names[int(outputs[number])],
                 saliency=tuple(scaled[number].tolist()),
                 share=tuple(share[number].tolist()),
-                kind=reading.kind,
+                kind=model.fitted.reading if isinstance(model.fitted, Baseline) else reading.kind,
                 trained_on=None if trained_on is None else trained_on[start + number],
                 doubtful=doubtful,
+                **_added(shares[number] if shares else None),
             )
         start += len(counts)
+
+
+def _shares(
+    fitted: Baseline, store: GraphStore, chosen: int | None
+) -> tuple[Tensor, Tensor, list[Share]]:
+    """Return logits, the output of every graph that is explained, and its parts."""
+    logits = fitted.logits(store)
+    outputs = logits.argmax(1)
+    if chosen is not None or fitted.task == "regression":
+        outputs = torch.full_like(outputs, chosen or 0)
+    return logits, outputs, [fitted.explain(store, *pair) for pair in enumerate(outputs.tolist())]
+
+
+def _added(share: Share | None) -> dict[str, Any]:
+    if share is None:
+        return {}
+    return {"base": share.base, "rest": share.rest, "added": tuple(share.nodes.tolist())}
 
 
 def _truth(model: TrainedModel, target: Target | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -19,8 +20,11 @@ from torch import Tensor
 
 from graph_transplant import __version__
 from graph_transplant.analysis import saliency_quality
-from graph_transplant.augment import Augmentation, build_method
+from graph_transplant.augment import Augmentation, build_method, unsupported_reason
 from graph_transplant.augment.base import as_augmentations
+from graph_transplant.baselines import fit as fit_baseline
+from graph_transplant.baselines.features import add_descriptors
+from graph_transplant.baselines.model import Baseline
 from graph_transplant.config.compare import Settings
 from graph_transplant.config.recipes import scale_of
 from graph_transplant.config.train import ClassWeight, MethodLike, TrainConfig
@@ -42,6 +46,7 @@ from graph_transplant.errors import (
     check_choice,
     check_spelling,
 )
+from graph_transplant.methods import method_of
 from graph_transplant.metrics import defined, selection_metrics
 from graph_transplant.metrics.calibration import fit_temperature
 from graph_transplant.models.evaluate import data_summary, model_metrics, no_figures
@@ -57,7 +62,7 @@ from graph_transplant.training.defaults import (
     sampled_curve,
     unused_edge_features,
 )
-from graph_transplant.training.loop import evaluate, fit_with
+from graph_transplant.training.loop import FitResult, evaluate, fit_with
 from graph_transplant.training.state import EpochLog, checked_weights
 from graph_transplant.training.tensorboard import TensorBoard
 from graph_transplant.utils.schema import plain
@@ -126,6 +131,9 @@ def train(
         )
     config, reading = _separated(config or TrainConfig(), options)
     callbacks = check_callbacks(callbacks)
+    network = not isinstance(config.method, str) or method_of(config.method).network
+    if not network:
+        _refuse_network_options(config, sample_weight)
     store = load(data, **reading)
     if isinstance(data, str | Path):
         source = source or str(data)
@@ -135,10 +143,13 @@ def train(
         sample_weight = _weights(sample_weight, store, of_row)
     tell: Note = note or (lambda text: None)
     conv = automatic_model(store) if config.model == "auto" else config.model
-    check_edge_features(store, [conv])
+    if network:
+        check_edge_features(store, [conv])
+    elif problem := unsupported_reason(str(config.method), None, store):
+        raise GraphTransplantError(problem)
     if config.metric is not None:
         check_choice("metric", config.metric, selection_metrics(store.task))
-    unused = unused_edge_features(store, [conv])
+    unused = unused_edge_features(store, [conv]) if network else None
     if unused:
         tell(unused)
     if config.balance or config.class_weight is not None:
@@ -154,6 +165,8 @@ def train(
         of_row=of_row,
     )
     _check_parts(store, parts, split_name, tell)
+    if not network and method_of(str(config.method)).needs_smiles and store.has_structures:
+        add_descriptors(store, workers=torch.get_num_threads(), tell=tell)
     weights = class_weights(config.class_weight, store.subset(parts.train), store.output_names)
     scale = TargetScale.of(store.subset(parts.train)) if store.task == "regression" else None
     ready = store if scale is None else scale.apply(store)
@@ -169,6 +182,91 @@ def train(
     )
     if config.recipe == "paper" and config.epochs is None:
         settings = replace(settings, epochs=EPOCHS)
+    drawn = split_name in ("random", "scaffold")
+    training = {
+        **vars(config),
+        "method": _method_name(config.method),
+        "split": split_name,
+        "class_weight": config.class_weight if isinstance(config.class_weight, str) else weights,
+        # Without classes, `fit` takes accuracy to mean the negative loss.
+        "metric": chosen if chosen != "accuracy" or store.task == "multiclass" else "loss",
+        # The requested shares, which reproduce a drawn split; other splits have none.
+        "validation": config.validation if drawn else None,
+        "test": config.test if drawn else None,
+        "sizes": {part.name: len(getattr(parts, part.name)) for part in fields(parts)},
+    }
+    fitted: GraphClassifier | Baseline
+    explained: Mapping[str, Any] = {}
+    curve: list[dict[str, Any]] = []
+    if network:
+        fitted, results = _fit_networks(
+            config,
+            settings,
+            conv,
+            ready,
+            parts,
+            place,
+            checkpoint,
+            class_weight=None if weights is None else torch.tensor(weights),
+            graph_weight=None if sample_weight is None else sample_weight[parts.train],
+            progress=progress,
+            callbacks=callbacks,
+            tell=tell,
+        )
+        training |= _course(conv, settings, results)
+        curve = sampled_curve(results[0].history)
+        # Quality of explanations; empty for regression.
+        explained = saliency_quality(
+            fitted, validation, reading=EXPLANATION_SALIENCY, seed=config.seed, graphs=EXPLAINED
+        )
+        logits = evaluate(fitted, validation).logits
+    else:
+        begin = time.perf_counter()
+        fitted = _fit_baseline(config, ready.subset(parts.train), validation, chosen)
+        training |= NO_NETWORK | {"seconds": round(time.perf_counter() - begin, 3)}
+        logits, forest = fitted.logits(validation), forest and fitted.method != "forest"
+    wanted = as_targets(store.y, store.num_outputs)[parts.validation]
+    temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
+    description = {
+        "format": FORMAT_LINE,
+        "version": __version__,
+        "architecture" if network else "baseline": fitted.config(),
+        "task": store.task,
+        "label_names": list(store.output_names),
+        "temperature": temperature,
+        "target_scale": None if scale is None else scale.as_dict(),
+        "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
+        "data": data_summary(store, parts, source),
+        "training": training,
+        "curve": curve,
+        "saliency": explained.get("saliency"),
+        "training_graphs": training_hashes(store.subset(parts.train), fitted.edge_features),
+    }
+    before = description_of(plain(description | no_figures()), "this model")
+    trained = TrainedModel(fitted, temperature, scale, before)
+    figures, reference = model_metrics(trained, store, parts, chosen, forest=forest)
+    if "forest_left_out" in figures["metrics"]:
+        tell(figures["metrics"]["forest_left_out"])
+    after = description_of(plain(description | figures), "this model")
+    return replace(trained, description=after, reference=reference)
+
+
+def _fit_networks(
+    config: TrainConfig,
+    settings: Settings,
+    conv: str,
+    ready: GraphStore,
+    parts: Split,
+    place: torch.device,
+    checkpoint: str | Path | None,
+    *,
+    class_weight: Tensor | None,
+    graph_weight: Tensor | None,
+    progress: bool | None,
+    callbacks: Sequence[Callable[[EpochLog], None]],
+    tell: Note,
+) -> tuple[GraphClassifier, list[FitResult]]:
+    """Train a network, or the members of an ensemble."""
     seen = ready.subset(torch.cat([parts.train, parts.validation]))
     members, results = [], []
     for number in range(config.ensemble):
@@ -183,16 +281,11 @@ def train(
         own = [
             one.of_member(number + 1) if isinstance(one, TensorBoard) else one for one in callbacks
         ]
-        fitting = settings.fitting(
-            seed,
-            class_weight=None if weights is None else torch.tensor(weights),
-            graph_weight=None if sample_weight is None else sample_weight[parts.train],
-        )
         result = fit_with(
-            fitting,
+            settings.fitting(seed, class_weight=class_weight, graph_weight=graph_weight),
             network,
             ready.subset(parts.train),
-            validation,
+            ready.subset(parts.validation),
             _augmentations(config.method, network, seed + 1),
             checkpoint=checkpoint and member_checkpoint(checkpoint, number),
             progress=progress,
@@ -203,56 +296,57 @@ def train(
                 one.close()
         members.append(network)
         results.append(result)
-    network = members[0] if len(members) == 1 else Ensemble(members)
-    drawn = split_name in ("random", "scaffold")
-    training = {
-        **vars(config),
-        "method": _method_name(config.method),
-        "split": split_name,
+    return (members[0] if len(members) == 1 else Ensemble(members)), results
+
+
+def _course(conv: str, settings: Settings, results: Sequence[FitResult]) -> dict[str, Any]:
+    """What a description says of networks and of their training."""
+    return {
         "model": conv,
         **{name: getattr(settings, name) for name in _OF_RECIPE},
-        "class_weight": config.class_weight if isinstance(config.class_weight, str) else weights,
-        # Without classes, `fit` takes accuracy to mean the negative loss.
-        "metric": chosen if chosen != "accuracy" or store.task == "multiclass" else "loss",
-        # The requested shares, which reproduce a drawn split; other splits have none.
-        "validation": config.validation if drawn else None,
-        "test": config.test if drawn else None,
-        "sizes": {part.name: len(getattr(parts, part.name)) for part in fields(parts)},
         "best_epoch": results[0].best_epoch,
         "best_epochs": [result.best_epoch for result in results],
         "epochs_run": results[0].epochs,
         "stopped_early": results[0].stopped_early,
         "seconds": round(sum(result.seconds for result in results), 3),
     }
-    # Quality of explanations; empty for regression.
-    explained = saliency_quality(
-        network, validation, reading=EXPLANATION_SALIENCY, seed=config.seed, graphs=EXPLAINED
+
+
+NO_NETWORK: Final = {
+    **dict.fromkeys(("layers", *_OF_RECIPE, "best_epoch", "epochs_run"), 0),
+    **dict.fromkeys(("model", "recipe", "readout"), ""),
+    "best_epochs": [0],
+    "stopped_early": False,
+}
+"""What a description says in place of :func:`_course`."""
+
+
+def _refuse_network_options(config: TrainConfig, sample_weight: Any) -> None:
+    """Raise if options are given that a method without a network does not have."""
+    if config.ensemble > 1:
+        raise GraphTransplantError(
+            f"`ensemble` is for networks: {config.method} is one already, or the same every time"
+        )
+    plainly = TrainConfig()
+    names = ("model", "layers", "recipe", *_OF_RECIPE, "class_weight")
+    given = [name for name in names if getattr(config, name) != getattr(plainly, name)]
+    given += [] if sample_weight is None else ["sample_weight"]
+    if given:
+        raise GraphTransplantError(
+            f"`{given[0]}` is for networks, and {config.method} has none: leave it out"
+        )
+
+
+def _fit_baseline(
+    config: TrainConfig, train: GraphStore, validation: GraphStore, metric: str
+) -> Baseline:
+    name = str(config.method)
+    fitted = fit_baseline(
+        name, train, validation, metric=metric, balance=config.balance, seed=config.seed
     )
-    logits = evaluate(network, validation).logits
-    wanted = as_targets(store.y, store.num_outputs)[parts.validation]
-    temperature = 1.0 if scale else fit_temperature(logits, wanted, store.task)
-    description = {
-        "format": FORMAT_LINE,
-        "version": __version__,
-        "architecture": network.config(),
-        "task": store.task,
-        "label_names": list(store.output_names),
-        "temperature": temperature,
-        "target_scale": None if scale is None else scale.as_dict(),
-        "featurizer": None if store.featurizer is None else store.featurizer.to_dict(),
-        "data": data_summary(store, parts, source),
-        "training": training,
-        "curve": sampled_curve(results[0].history),
-        "saliency": explained.get("saliency"),
-        "training_graphs": training_hashes(store.subset(parts.train), network.edge_features),
-    }
-    before = description_of(plain(description | no_figures()), "this model")
-    trained = TrainedModel(network, temperature, scale, before)
-    figures, reference = model_metrics(trained, store, parts, chosen, forest=forest)
-    if "forest_left_out" in figures["metrics"]:
-        tell(figures["metrics"]["forest_left_out"])
-    after = description_of(plain(description | figures), "this model")
-    return replace(trained, description=after, reference=reference)
+    if not isinstance(fitted, Baseline):
+        raise GraphTransplantError(f"`method` {name} must return a Baseline to be saved")
+    return fitted
 
 
 def _weights(given: Any, store: GraphStore, of_row: Tensor | None) -> Tensor:

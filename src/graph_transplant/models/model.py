@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graph_transplant import __version__
+from graph_transplant.baselines.model import Baseline
 from graph_transplant.data import Featurizer, GraphStore, check_stores
 from graph_transplant.data.targets import TargetScale
 from graph_transplant.datasets.load import Loadable
@@ -64,12 +65,12 @@ PREDICTED_ITEMS: Final = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A trained network with everything needed to use it on new graphs.
+    """A trained network or baseline with everything needed to use it on new graphs.
 
     Created by :func:`~graph_transplant.train`, saved with :meth:`save`.
 
     Args:
-        network: The network, with its weights.
+        fitted: The network with its weights, or what was fitted in its place.
         temperature: Divides the logits to calibrate the probabilities; 1 for regression.
         scale: The units of the targets for regression; otherwise ``None``.
         description: The content of ``model.json``: data, training, metrics.
@@ -86,7 +87,7 @@ class TrainedModel:
         np.True_
     """
 
-    network: GraphClassifier
+    fitted: GraphClassifier | Baseline
     temperature: float
     scale: TargetScale | None
     description: ModelDescription
@@ -94,15 +95,26 @@ class TrainedModel:
 
     def __repr__(self) -> str:
         training = self.description.training
+        network = f"{training.model} with {training.layers} layers, " if training.model else ""
         return (
-            f"TrainedModel({self.name!r}: {self.task}, {self.network.num_outputs} outputs, "
-            f"{training.model} with {training.layers} layers, {training.method})"
+            f"TrainedModel({self.name!r}: {self.task}, {self.fitted.num_outputs} outputs, "
+            f"{network}{training.method})"
         )
+
+    @property
+    def network(self) -> GraphClassifier:
+        """The network; raises if the model has none."""
+        if isinstance(self.fitted, Baseline):
+            raise GraphTransplantError(
+                f"this needs a network, but the model was trained with {self.fitted.method}, which "
+                "has none"
+            )
+        return self.fitted
 
     @property
     def task(self) -> str:
         """``"multiclass"``, ``"multilabel"`` or ``"regression"``."""
-        return self.network.task
+        return self.fitted.task
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -143,8 +155,8 @@ class TrainedModel:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Numbers of node and edge features that the network uses."""
-        return self.network.in_features, self.network.edge_features
+        """Numbers of node and edge features that the model uses."""
+        return self.fitted.in_features, self.fitted.edge_features
 
     @property
     def name(self) -> str:
@@ -153,12 +165,15 @@ class TrainedModel:
 
     @property
     def device(self) -> torch.device:
-        """Device of the network."""
-        return next(self.network.parameters()).device
+        """Device of the network; a model without one is on the CPU."""
+        found = next(self.fitted.parameters(), None)
+        return torch.device("cpu") if found is None else found.device
 
     def check(self, store: GraphStore) -> None:
-        """Raise a `DataError` if the features differ from those in training."""
+        """Raise a `DataError` if the graphs are not read as those in training."""
         check_stores(store=store)
+        if isinstance(self.fitted, Baseline):
+            self.fitted.check_graphs(store)
         if self.featurizer is not None:
             self.featurizer.check_features(store.featurizer, store.name)
         given = (store.num_node_features, store.num_edge_features)
@@ -178,6 +193,8 @@ class TrainedModel:
     def _member_logits(self, store: GraphStore, batch_size: int | None = None) -> Tensor:
         """Return the logits of every member, float32 ``[members, graphs, outputs]``."""
         self.check(store)
+        if isinstance(self.fitted, Baseline):
+            return self.fitted.logits(store)[None]
         device, members = self.device, members_of(self.network)
         if batch_size is None:
             most_items = PREDICTED_ITEMS if device.type == "cpu" else EVALUATED_ITEMS
@@ -242,7 +259,12 @@ class TrainedModel:
 
     def to(self, device: str | torch.device) -> TrainedModel:
         """Return the model on another device; the network is moved, not copied."""
-        return replace(self, network=self.network.to(usable_device(device)))
+        place = usable_device(device)
+        return (
+            self
+            if isinstance(self.fitted, Baseline)
+            else replace(self, fitted=self.fitted.to(place))
+        )
 
     def report(self, path: str | Path, *, ignore: Collection[str] = ()) -> Path:
         """Write the model card, a self-contained HTML page.
@@ -255,6 +277,11 @@ class TrainedModel:
         write_atomically(Path(path), render_card(self.description, ignore))
         return Path(path)
 
+    @property
+    def _made_by(self) -> str:
+        """The field of the description that the tensors follow from."""
+        return "baseline" if isinstance(self.fitted, Baseline) else "architecture"
+
     def save(self, directory: str | Path) -> None:
         """Write ``weights.safetensors`` and ``model.json`` into a folder.
 
@@ -262,7 +289,7 @@ class TrainedModel:
         :meth:`load` detects a partly replaced model.
         """
         folder = Path(directory)
-        state = dict(self.network.state_dict())
+        state = dict(self.fitted.state_dict())
         if self.reference is not None:
             state |= {f"{_REFERENCE}{name}": v for name, v in vars(self.reference).items()}
         state = {name: value.cpu().contiguous() for name, value in state.items()}
@@ -277,7 +304,7 @@ class TrainedModel:
             {
                 "format": FORMAT_LINE,
                 "version": __version__,
-                "architecture": self.network.config(),
+                self._made_by: self.fitted.config(),
                 "temperature": self.temperature,
                 "target_scale": None if self.scale is None else self.scale.as_dict(),
                 "weights_sha256": hashlib.sha256(weights).hexdigest(),
@@ -299,10 +326,10 @@ class TrainedModel:
         place = usable_device(device)
         check_model(folder, DESCRIPTION, WEIGHTS)
         description = read_description(folder / DESCRIPTION)
-        network, reference = _tensors(description, folder / WEIGHTS)
+        fitted, reference = _tensors(description, folder / WEIGHTS)
         scale = description.target_scale
         model = cls(
-            network.eval().to(place),
+            fitted if isinstance(fitted, Baseline) else fitted.eval().to(place),
             description.temperature,
             None if scale is None else TargetScale.from_dict(scale),
             description,
@@ -328,8 +355,10 @@ class _NoValues(TorchFunctionMode):
         return func(*args, **kwargs or {})
 
 
-def _tensors(description: ModelDescription, path: Path) -> tuple[GraphClassifier, Reference | None]:
-    """Load the network of a checked description, and its reference data, from a file.
+def _tensors(
+    description: ModelDescription, path: Path
+) -> tuple[GraphClassifier | Baseline, Reference | None]:
+    """Load what a checked description describes, and its reference data, from a file.
 
     Names and shapes are compared with the architecture before anything is read or built.
     """
@@ -367,6 +396,11 @@ def _tensors(description: ModelDescription, path: Path) -> tuple[GraphClassifier
             f"{path} is not the file that {DESCRIPTION} was written with: one of the two was "
             "replaced or damaged"
         )
+    if isinstance(network, Baseline):
+        try:
+            network.check()
+        except ValueError as error:
+            raise DataError(f"{path}: {error}") from None
     if reference is not None:
         columns = 1 if network.task == "multiclass" else network.num_outputs
         reference.check(str(path), columns, (network.in_features, network.edge_features))
@@ -383,14 +417,16 @@ def _few(names: Sequence[str], path: Path) -> Sequence[str]:
 
 def _without_values(
     description: ModelDescription, shapes: Mapping[str, Sequence[int]], path: Path
-) -> GraphClassifier:
-    """Build the network of a description on the meta device, if the tensors of a file fit it."""
-    config, members = plain(description.architecture), description.training.ensemble
+) -> GraphClassifier | Baseline:
+    """Build what a description describes on the meta device, if the tensors of a file fit it."""
+    members = description.training.ensemble
 
-    def build() -> GraphClassifier:
+    def build() -> Any:
         # The meta device allocates no memory: a forged width of 10^12 is harmless.
         with torch.device("meta"), _NoValues():
-            return GraphClassifier.from_config(config)
+            if description.baseline is not None:
+                return Baseline.from_config(plain(description.baseline))
+            return GraphClassifier.from_config(plain(description.architecture))
 
     fits = f"does not fit the architecture in {DESCRIPTION}"
     try:

@@ -265,7 +265,7 @@ def _columns(model: TrainedModel, found: Predictions, coverage: float) -> dict[s
     names, outputs = model.label_names, found.outputs.numpy()
     reference = model.reference
     bounds = None if reference is None else conformal_bounds(reference.scores, coverage)
-    deviation = found.deviation if len(members_of(model.network)) > 1 else None
+    deviation = found.deviation if len(members_of(model.fitted)) > 1 else None
     columns: dict[str, Any] = {}
     if model.task == "regression":
         # Older models have only the 90 % interval.

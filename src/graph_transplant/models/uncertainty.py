@@ -283,7 +283,8 @@ class Ensemble(GraphClassifier):
 
     def config(self) -> dict[str, object]:
         """Return the settings of one member."""
-        return members_of(self)[0].config()
+        config: dict[str, object] = members_of(self)[0].config()
+        return config
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
         """Predict a batch; the logits are those of the mean probabilities.
@@ -311,8 +312,8 @@ class Ensemble(GraphClassifier):
         return Prediction(nodes, torch.cat(graphs, dim=1), together, (layer,))
 
 
-def members_of(network: GraphClassifier) -> list[GraphClassifier]:
-    """Return the members of an ensemble; a single network is its own member."""
+def members_of(network: Any) -> list[Any]:
+    """Return the members of an ensemble; anything else is its own member."""
     if isinstance(network, Ensemble):
         return [member for member in network.members if isinstance(member, GraphClassifier)]
     return [network]

@@ -87,9 +87,15 @@ def _facts(m: CardData) -> list[tuple[str, str]]:
         (m.noun.capitalize(), f"{m.data.graphs:,}"),
         ("Train, validation, test", " / ".join(sizes)),
         ("Split", m.training.split),
-        (
-            "Network" if m.members == 1 else f"{m.members} networks",
-            f"{m.training.model}, {count(m.training.layers, 'layer')}",
+        *(
+            [
+                (
+                    "Network" if m.members == 1 else f"{m.members} networks",
+                    f"{m.training.model}, {count(m.training.layers, 'layer')}",
+                )
+            ]
+            if m.training.model
+            else []
         ),
         ("Method", m.training.method),
     ]
@@ -208,5 +214,5 @@ def _settings(m: CardData) -> tuple[dict[str, Texts], dict[str, Texts]]:
     given = {field.name: getattr(m.training, field.name) for field in fields(TrainConfig)}
     usual = {field.name: field.default for field in fields(TrainConfig)}
     usual |= asdict(RECIPES[given["recipe"] or "paper"]) | {"recipe": None}
-    known = {name: value for name, value in given.items() if value is not None}
+    known = {name: value for name, value in given.items() if value not in (None, "")}
     return setting_groups(known, usual)

@@ -203,7 +203,7 @@ def _late(m: CardData) -> Iterator[Caveat]:
     limit, best = m.training.epochs, max(m.training.best_epochs)
     # Recipes other than the paper's end with a cosine schedule, which is best towards its end.
     allowed = LATE * limit if m.training.recipe == "paper" else limit - 1
-    if not m.training.stopped_early and best > allowed:
+    if m.training.model and not m.training.stopped_early and best > allowed:
         yield _finding(m, "GT105", best=str(best), limit=str(limit), more=str(2 * limit))
 
 
@@ -400,7 +400,13 @@ def training_words(m: CardData) -> str:
     metric = training.metric
     chosen = METRICS[metric].word if metric in METRICS else "the lowest loss"
     best = f"the best by {chosen} on the validation {m.noun}"
-    if m.members > 1:
+    if not training.model:
+        made = m.all.baseline
+        settings = (
+            [f"{k.replace('_', ' ')} {v}" for k, v in made.parameters.items()] if made else []
+        )
+        text = f"Chosen is {best}: {listed(settings)}."
+    elif m.members > 1:
         epochs = [str(epoch) for epoch in training.best_epochs]
         text = (
             f"{m.members} networks were trained on the same {m.noun} with different seeds; their "

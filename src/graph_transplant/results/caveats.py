@@ -76,7 +76,7 @@ CAVEATS: Final[Mapping[str, str]] = {
     "GT102, no forest": "{text}",
     "GT103": "Only {tested} for testing: the figures are rough, see their intervals. The folds of "
     "a comparison test on all.",
-    "GT104": "Only {held} for validation, so the best epoch and the calibration owe much to "
+    "GT104": "Only {held} for validation, so what they chose and the calibration owe much to "
     "chance: a larger share (--validation 0.2) or more data would help.",
     "GT105": "The best epoch, {best} of {limit}, is at the limit, so training had not ended: more "
     "epochs (--epochs {more}) may give a better model.",

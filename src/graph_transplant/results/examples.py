@@ -205,6 +205,9 @@ class ModelView:
     kind: str = "gradient-x-activation"
     trained_on: bool | None = None  # whether this is a training graph; None if unknown
     doubtful: bool = False
+    base: float | None = None  # without a network, what the output is before any node and `rest`
+    rest: float | None = None  # what no node has a part in, such as descriptors of a molecule
+    added: tuple[float, ...] = ()  # what each node adds: base, rest and these sum to the output
 
 
 @dataclass(frozen=True)

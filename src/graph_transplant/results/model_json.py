@@ -80,8 +80,25 @@ class DataSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BaselineArchitecture:
+    """What the arrays of a :class:`~graph_transplant.baselines.model.Baseline` follow from."""
+
+    baseline: str
+    task: str
+    num_outputs: Count
+    in_features: Count
+    edge_features: Count
+    parameters: dict[str, str | int | Finite]  # those chosen on the validation graphs
+    arrays: dict[str, list[str | Count]]  # type and shape by name
+    descriptors: list[str] = field(default_factory=list)  # those of molecules that it reads
+
+
+@dataclass(frozen=True, kw_only=True)
 class Training:
-    """The values of a `TrainConfig`, and the course of training."""
+    """The values of a `TrainConfig`, and the course of training.
+
+    Without a network, what belongs to one is empty or 0.
+    """
 
     method: str
     model: str
@@ -182,7 +199,8 @@ class ModelDescription:
 
     format: str
     version: str
-    architecture: Architecture
+    architecture: Architecture | None = None  # of a network
+    baseline: BaselineArchitecture | None = None  # of a model without one
     task: str
     label_names: list[str]
     temperature: Finite
@@ -257,7 +275,8 @@ def description_of(content: Any, where: str) -> ModelDescription:
             f"{found}; this is {__version__}, which reads format {FORMAT}: load it with that "
             "version, or train again"
         )
-    refuse_unknown(Architecture, document.get("architecture"), f"{where}: `architecture`")
+    for name, kind in (("architecture", Architecture), ("baseline", BaselineArchitecture)):
+        refuse_unknown(kind, document.get(name), f"{where}: `{name}`")
     return read(ModelDescription, upgrade(document), where)
 
 
@@ -269,11 +288,16 @@ def _release(version: object) -> tuple[int, ...]:
 
 def _mismatch(d: ModelDescription) -> str:
     """Describe the first inconsistency between fields; empty if there is none."""
-    outputs, scale = d.architecture.num_outputs, d.target_scale or {}
-    if d.task not in TASKS or d.architecture.task != d.task:
+    made = d.architecture or d.baseline
+    if made is None or (d.architecture and d.baseline):
+        return "either `architecture` or `baseline` must be given"
+    outputs, scale = made.num_outputs, d.target_scale or {}
+    if d.task not in TASKS or made.task != d.task:
         return f"`task` must be one of {', '.join(TASKS)}, and `architecture.task` the same"
     if d.training.ensemble < 1:
         return "`training.ensemble` must be at least 1; got 0"
+    if d.baseline and d.training.ensemble != 1:
+        return "`training.ensemble` must be 1 without a network"
     if not d.temperature > 0:
         return f"`temperature` must be above 0; got {d.temperature:g}"
     if (d.target_scale is not None) != (d.task == "regression"):

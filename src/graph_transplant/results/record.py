@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 from graph_transplant.config.compare import FOLD_SPLITS, Settings
 from graph_transplant.config.options import MODELS
 from graph_transplant.errors import GraphTransplantError, check_choice, check_in
+from graph_transplant.methods import method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.utils.schema import Count, Fraction, Share, read
 from graph_transplant.utils.text import capital, count
@@ -249,6 +250,17 @@ class TrialRecord:
         return value if isinstance(value, int | float) and math.isfinite(value) else None
 
     @property
+    def numerics(self) -> int:
+        """What its method's numbers depend on besides the settings."""
+        numerics: int = self.settings["numerics"]
+        return numerics
+
+    @property
+    def current(self) -> bool:
+        """Whether the trial would give the same numbers today."""
+        return self.numerics == method_of(self.method).numerics
+
+    @property
     def one_split(self) -> bool:
         """Whether all trials share a single split (official or scaffold) instead of folds."""
         return self.settings["split"] not in FOLD_SPLITS
@@ -258,6 +270,14 @@ class TrialRecord:
         """The number of folds; 1 for a single split."""
         folds: int = 1 if self.one_split else self.settings["folds"]
         return folds
+
+
+def newest(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Leave out the trials of a method that also has trials of higher numerics."""
+    highest: dict[str, int] = {}
+    for record in records:
+        highest[record.method] = max(record.numerics, highest.get(record.method, 0))
+    return [record for record in records if record.numerics == highest[record.method]]
 
 
 OBJECTS: Final = ("sizes", *(one.name for one in fields(TrialRecord) if one.type == "Numbers"))

@@ -3,6 +3,8 @@
 Tables and reports can be made again from ``DIR/records.jsonl``; the records cannot. So the file is
 only appended to, a line is on disk before its trial counts as finished, and a damaged file is
 repaired without losing a byte, or rejected. The predictions of a trial are written before its line.
+If the numbers of a baseline have changed, its trials run again when they are asked for; the older
+ones stay in the file, but from the first newer one on they are not read.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from typing import Any, Final
 from filelock import lock_descriptor
 
 from graph_transplant import __version__
-from graph_transplant.config.compare import NUMERICS
 from graph_transplant.errors import GraphTransplantError
+from graph_transplant.methods import method_of
 from graph_transplant.results.predictions import PREDICTIONS, TrialPredictions, path_of
-from graph_transplant.results.record import Trial, TrialRecord, record_of, upgrade
+from graph_transplant.results.record import Trial, TrialRecord, newest, record_of, upgrade
 from graph_transplant.utils.files import COMPARISON_FILES, refuse_links, replace_file
 from graph_transplant.utils.schema import plain
 
@@ -102,7 +104,7 @@ class RecordStore:
         # bytes.splitlines would also split at a carriage return, which a torn line may contain.
         lines = io.BytesIO(whole).readlines()
         records: list[TrialRecord] = []
-        seen: dict[Trial, int] = {}
+        seen: dict[tuple[Trial, int], int] = {}
         complete = 0
         for number, line in enumerate(lines, start=1):
             try:
@@ -113,7 +115,7 @@ class RecordStore:
                 found = isinstance(problem, GraphTransplantError)
                 # A part of a record is never valid JSON: a last line that parses was not torn.
                 if number == len(lines) and not found:
-                    return Contents(records, complete, torn=whole[complete:])
+                    return Contents(newest(records), complete, torn=whole[complete:])
                 raise GraphTransplantError(
                     f"{self.path}, line {number} is not a record "
                     f"({problem if found else f'invalid JSON: {problem}'}); correct or remove that "
@@ -128,15 +130,16 @@ class RecordStore:
             complete += len(line)
             if record is None:
                 continue
-            trial = record.trial
-            if trial in seen:
+            trial, numerics = record.trial, record.numerics
+            if (trial, numerics) in seen:
                 raise GraphTransplantError(
-                    f"{self.path}, line {number} repeats the trial of line {seen[trial]} "
+                    f"{self.path}, line {number} repeats the trial of line {seen[trial, numerics]} "
                     f"({trial}); remove one of the two lines"
                 )
-            seen[trial] = number
+            seen[trial, numerics] = number
             records.append(record)
-        return Contents(records, complete, unfinished=bool(whole) and whole[-1:] != b"\n")
+        unfinished = bool(whole) and whole[-1:] != b"\n"
+        return Contents(newest(records), complete, unfinished=unfinished)
 
     def _refuse_others(
         self, records: list[TrialRecord], identity: Mapping[str, Any], settings: Mapping[str, Any]
@@ -146,6 +149,9 @@ class RecordStore:
         for record in records:
             there = {name: getattr(record, name) for name in identity}
             there |= record.settings | {"version": None}
+            if not method_of(record.method).network:
+                # They take seconds: those asked for are run again, the others stay.
+                there["numerics"] = here["numerics"]
             if there["numerics"] != here["numerics"]:
                 raise GraphTransplantError(
                     f"{self.directory} contains records made by another version of the methods "
@@ -222,7 +228,7 @@ def _newer(content: Any) -> str:
     if not isinstance(settings, dict):
         return ""
     known = {
-        "numerics": (settings.get("numerics"), NUMERICS),
+        "numerics": (settings.get("numerics"), method_of(str(content.get("method"))).numerics),
         "format": (content.get("format"), FORMAT),
     }
     newer = [
