@@ -248,7 +248,7 @@ WRONG: dict[str, list[dict[str, object]]] = {
         {"new_edge_attr": "copy"},
         {"pairing": "sameclass"},
         {"pairing": 3},
-        {"embedding_size": 0, "connect": "predict"},
+        {"embedding_size": 0, "connect": "ep"},
     ],
     "GMixup": [
         {"mixing": (0.5, 0.2)},

@@ -45,7 +45,7 @@ def setup(
     model = GraphClassifier(
         3, 6, conv=conv, layers=2, hidden=8, dropout=0.0, edge_features=width, seed=0
     )
-    method = GraphTransplant("predict", embedding_size=8, anchor_ratio=0.2, hops=1)
+    method = GraphTransplant("ep", embedding_size=8, anchor_ratio=0.2, hops=1)
     return model, method, CleanPass(batch, torch.eye(6), model.run(batch))
 
 
@@ -274,7 +274,7 @@ def test_psi_learns_what_can_be_learnt() -> None:
 
 def test_without_edge_weight_edges_are_hard_and_it_is_said_once() -> None:
     model, batch = Foreign(6), random_batch(generator(1), graphs=6)
-    method = GraphTransplant("predict", embedding_size=8)
+    method = GraphTransplant("ep", embedding_size=8)
     with pytest.warns(UserWarning, match="takes no `edge_weight`"):
         gt.augmented_loss(model, batch, method, generator=generator())
     predictor, ours = as_predictor(model), GraphBatch.from_pyg(batch)

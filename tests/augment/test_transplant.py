@@ -267,6 +267,6 @@ def test_bad_input_is_named(arguments: dict[str, object], message: str) -> None:
     if isinstance(arguments.get("saliency"), float):
         arguments["saliency"] = torch.full((count,), arguments["saliency"])
     nodes = torch.ones(count, arguments.pop("width", 4))
-    method = GraphTransplant("predict", embedding_size=4)
+    method = GraphTransplant("ep", embedding_size=4)
     with pytest.raises(GraphTransplantError, match=message):
         method.mix(**{"batch": batch, "nodes": nodes, **arguments})

@@ -9,6 +9,7 @@ from graph_transplant.errors import (
     GraphTransplantError,
     check_at_least,
     check_choice,
+    check_in,
     check_positive,
 )
 from graph_transplant.metrics import selection_metrics
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     LossFunction = Callable[[Tensor, Tensor], Tensor]
     MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
     MakeScheduler = Callable[[Optimizer], LRScheduler]
-    Output = Callable[[Any], Tensor]
+    Call = Callable[[nn.Module, Any], Any]
+    Output = Callable[[Any], Tensor | tuple[Tensor, Tensor]]
     Submodule = nn.Module | str
     Weights = Tensor | Sequence[float]
 else:
-    LossFunction = MakeOptimizer = MakeScheduler = Output = Submodule = Weights = Any
+    LossFunction = MakeOptimizer = MakeScheduler = Call = Output = Submodule = Weights = Any
 
 
 def _check_metric(metric: str) -> None:
@@ -61,12 +63,12 @@ class FitConfig:
     a checkpoint before it is resumed.
 
     Example:
-        >>> FitConfig(seed=0, epochs=0)
+        >>> FitConfig(epochs=0)
         Traceback (most recent call last):
         graph_transplant.errors.GraphTransplantError: `epochs` must be at least 1, got 0
     """
 
-    seed: Annotated[int, partial(check_at_least, 0)]
+    seed: Annotated[int, partial(check_at_least, 0)] = 0
     epochs: Count = 1000
     batch_size: Count = 128
     learning_rate: Positive = 5e-4
@@ -78,8 +80,10 @@ class FitConfig:
     clip_norm: Positive = 2.0
     loss_fn: LossFunction | None = None
     class_weight: Weights | None = None
+    virtual_weight: Annotated[float, partial(check_in, "[0, inf)")] = 1.0
     optimizer: Annotated[MakeOptimizer | None, _check_callable] = None
     scheduler: Annotated[MakeScheduler | None, _check_callable] = None
+    call: Call | None = None
     output: Output | None = None
     balance: bool = False
     graph_weight: Weights | None = None
