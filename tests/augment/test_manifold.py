@@ -39,7 +39,7 @@ def test_logits_targets_and_gradients_are_those_written_out(data: Batch, seed: i
     model = classifier(graphs)
     _, virtual = mix(model, batch, seed=seed)
     assert sorted(virtual.source_of.tolist()) == list(range(graphs))
-    virtual.loss(model, Loss()).backward()
+    virtual.losses(model, Loss())[0].backward()
     found = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
     nodes, expected = model.run(batch).nodes, []

@@ -83,6 +83,7 @@ from graph_transplant.utils.files import (
 Names = str | Sequence[str]
 Shares = float | Sequence[float]
 OwnMethods = Mapping[str, Augmentation | Sequence[Augmentation] | str]
+Methods = Names | OwnMethods | Sequence[str | Augmentation]
 OwnModels = Mapping[str, Callable[[GraphStore], nn.Module]]
 
 
@@ -93,7 +94,7 @@ WRITTEN = (SKIPPED, "summary.csv", COMMANDS, CALLS, "report.html")
 def compare(
     data: Any,
     *,
-    methods: Names | OwnMethods | None = None,
+    methods: Methods | None = None,
     model: Names | OwnModels = "auto",
     layers: int | Sequence[int] = 3,
     folds: int = 5,
@@ -133,9 +134,9 @@ def compare(
 
     Args:
         data: Anything that :func:`~graph_transplant.load` accepts.
-        methods: Names of methods, with or without parameters; or a mapping of names to
-            augmentations (a list for several, an empty list for none) or to names. All methods are
-            compared with ``vanilla``. ``all`` and ``paper`` select those that support the data;
+        methods: Names of methods, with or without parameters, and augmentations, which are called by
+            their class; or a mapping of names to augmentations (a list for several, an empty list
+            for none) or to names. All methods are compared with ``vanilla``. ``all`` and ``paper`` select those that support the data;
             ``baselines`` selects all without a network. (default: ``vanilla``, ``transplant-dp``
             and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions, or a mapping of names to functions that create a model for a
@@ -421,9 +422,17 @@ def _own_models(model: Names | OwnModels) -> OwnModels:
     return dict(model)
 
 
-def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, ...] | str]:
-    if not isinstance(methods, Mapping):
+def _own_methods(methods: Methods) -> dict[str, tuple[Augmentation, ...] | str]:
+    if isinstance(methods, str):
         return {}
+    if not isinstance(methods, Mapping):
+        augmentations = [one for one in methods if isinstance(one, Augmentation)]
+        methods = {type(one).__name__: one for one in augmentations}
+        if len(methods) < len(augmentations):
+            raise GraphTransplantError(
+                "`methods`: augmentations in a list are called by their class, of which there is "
+                "more than one; name them in a dict, as in {'more': DropNodes(0.4)}"
+            )
     found: dict[str, tuple[Augmentation, ...] | str] = {}
     for name, given in methods.items():
         if not all(method_of(text).network for text in (name, given) if isinstance(text, str)):
@@ -441,8 +450,10 @@ def _own_methods(methods: Names | OwnMethods) -> dict[str, tuple[Augmentation, .
     return found
 
 
-def _listed(names: Names | Mapping[str, Any]) -> list[str]:
-    return [names] if isinstance(names, str) else [str(name) for name in names]
+def _listed(names: Methods | Mapping[str, Any]) -> list[str]:
+    if isinstance(names, str):
+        return [names]
+    return [type(one).__name__ if isinstance(one, Augmentation) else str(one) for one in names]
 
 
 def _shares(values: Any) -> tuple[float, ...]:
