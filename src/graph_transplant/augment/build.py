@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ def unsupported_reason(
     try:
         if isinstance(method, str):
             method = build_method(method, model, data=data)
-        for augmentation in method:
+        for augmentation in copy.deepcopy(method):  # the check settles the width of ψ
             augmentation.check(as_predictor(model), data)
     except GraphTransplantError as problem:
         return str(problem)

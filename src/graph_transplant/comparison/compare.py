@@ -134,11 +134,12 @@ def compare(
 
     Args:
         data: Anything that :func:`~graph_transplant.load` accepts.
-        methods: Names of methods, with or without parameters, and augmentations, which are called by
-            their class; or a mapping of names to augmentations (a list for several, an empty list
-            for none) or to names. All methods are compared with ``vanilla``. ``all`` and ``paper`` select those that support the data;
-            ``baselines`` selects all without a network. (default: ``vanilla``, ``transplant-dp``
-            and ``transplant-ep``; for molecules read from SMILES also ``forest`` and ``majority``)
+        methods: Names of methods, with or without parameters, and augmentations, which are called
+            by their class; or a mapping of names to augmentations (a list for several, an empty
+            list for none) or to names. All methods are compared with ``vanilla``. ``all`` and
+            ``paper`` select those that support the data; ``baselines`` selects all without a
+            network. (default: ``vanilla``, ``transplant-dp`` and ``transplant-ep``; for molecules
+            read from SMILES also ``forest`` and ``majority``)
         model: Names of convolutions, or a mapping of names to functions that create a model for a
             store; ``"auto"`` is ``"gine"`` for molecules with bond features, otherwise ``"gcs"``.
         layers: Numbers of layers; models of your own have theirs.

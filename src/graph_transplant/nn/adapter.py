@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -96,7 +96,7 @@ class _Memory:
     """What is known of a module; adapters come and go with every step of a loop of one's own."""
 
     logits_checked: bool = False
-    reads_edge_weight: bool | None = None
+    reads_edge_weight: dict[Any, bool] = field(default_factory=dict)  # by the code of `call`
     told_of_compilation: bool = False
 
 
@@ -239,7 +239,9 @@ class ModuleAdapter:
         """
         if self.by_name:
             return "edge_weight" in self.parameters
-        if self.memory.reads_edge_weight is None:
+        known = self.memory.reads_edge_weight
+        code = getattr(self.call, "__code__", self.call)  # a lambda is a new one in every step
+        if code not in known:
             data = batch.to_pyg()
             data.edge_weight = weight = self._ones(data).requires_grad_()
             devices = {each.device for each in self.module.parameters()} - {torch.device("cpu")}
@@ -253,8 +255,8 @@ class ModuleAdapter:
                 slope = None
                 if logits.requires_grad:
                     (slope,) = torch.autograd.grad(logits.sum(), weight, allow_unused=True)
-            self.memory.reads_edge_weight = slope is not None
-        return self.memory.reads_edge_weight
+            known[code] = slope is not None
+        return known[code]
 
     def _eagerly(self) -> AbstractContextManager[None]:
         """A context in which nothing runs compiled, in whatever way it was."""
