@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import graph_transplant as gt
-from reproduction import claims, results_page
+from reproduction import across, claims, results_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -226,6 +226,27 @@ def test_rivals_are_compared_with_the_best_network_on_their_folds() -> None:
             gap = 100 * (means[directory, rival] - max(networks))
             assert metric == {"BACE-strong": "AUROC", "NCI1-strong": "accuracy"}[directory]
             assert value(cells[1]) == pytest.approx(gap, abs=0.051)
+
+
+def test_differences_across_data_sets_are_those_of_the_lines() -> None:
+    tested = [one for one in across.HYPOTHESES if not one.bayesian]
+    found = 0
+    for data, *cells in rows("results.md", "differences"):
+        metric = "auroc" if data in ("BACE", "ClinTox") else "accuracy"
+        for one, cell in zip(tested, cells, strict=True):
+            if data not in one.data:
+                assert not cell
+                continue
+            measure = "attacked" if one.measure == "attacked" else metric
+            first, second = (measured(data, name, measure) for name in (one.method, one.other))
+            both = [key for key in first if key in second]
+            whole = {(0, fold) for fold in range(5)} <= {*both}
+            assert bool(cell) == whole
+            if whole:
+                gap = np.mean([first[key] - second[key] for key in both])
+                assert value(cell) == pytest.approx(100 * gap, abs=0.051)
+                found += 1
+    assert found
 
 
 def test_the_figure_has_a_row_for_every_claim_of_the_table() -> None:

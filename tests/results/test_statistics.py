@@ -16,8 +16,10 @@ from graph_transplant.results.statistics import (
     EXACT_PAIRS,
     Paired,
     average_ranks,
+    bayesian_signed_rank,
     critical_difference,
     friedman,
+    hodges_lehmann,
     holm,
     paired_test,
     wilcoxon,
@@ -257,3 +259,55 @@ def test_effect_size_is_unbiased() -> None:
     sizes = [paired_test(row, test_to_train=0.0).effect for row in draws.tolist()]
     # The standard error of this mean is 0.008; without the correction it would be 1.0.
     assert np.mean([size for size in sizes if size is not None]) == pytest.approx(0.8, abs=0.03)
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=12).filter(any))
+def test_one_sided_signed_rank_counts_all_signs(values: list[int]) -> None:
+    signed = [value for value in values if value]
+    ranks = stats.rankdata(np.abs(signed))
+    observed = sum(rank for rank, value in zip(ranks, signed, strict=True) if value > 0)
+    sums = [np.dot(signs, ranks) for signs in itertools.product((0, 1), repeat=len(signed))]
+    assert wilcoxon(values, greater=True) == pytest.approx(np.mean(np.array(sums) >= observed))
+
+
+def test_one_sided_signed_rank_of_many_pairs_is_that_of_scipy() -> None:
+    values = np.random.default_rng(0).standard_normal(40) + 0.2
+    expected = stats.wilcoxon(values, alternative="greater", method="asymptotic").pvalue
+    assert wilcoxon(values.tolist(), greater=True) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("number", [6, 8, 10, 13])
+def test_the_interval_holds_what_the_signed_rank_test_does_not_reject(number: int) -> None:
+    values = np.random.default_rng(number).normal(1, 2, number)
+    estimate, low, high = hodges_lehmann(values.tolist())
+    assert low is not None
+    assert high is not None
+    assert low < estimate < high
+    step = 1e-6
+
+    def rejected(centre: float) -> bool:
+        return bool(stats.wilcoxon(values - centre, method="exact").pvalue <= 0.05)
+
+    assert rejected(low - step)
+    assert rejected(high + step)
+    assert not any(rejected(centre) for centre in np.linspace(low + step, high - step, 20))
+    # By hand: means of pairs of 1, 2, 6 are 1, 1.5, 2, 3.5, 4, 6.
+    assert hodges_lehmann([1.0, 6.0, 2.0]) == (2.75, None, None)
+
+
+# From baycomp 1.0.3: SignedRankTest.probs(y, 0, rope=1, prior=0.5, nsamples=400_000).
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.0, 2.0, -0.5, 3.0, 4.0, 2.5], (0.927, 0.073, 0.0)),
+        ([0.3, -0.2, 0.1, 0.5, -0.4, 0.2, 0.0], (0.0, 1.0, 0.0)),
+        ([6.2, 1.6, 0.7, 14.9, 2.0, -1.0, 0.4, 3.0, -0.2, 1.1], (0.787, 0.213, 0.0)),
+    ],
+)
+def test_bayesian_signed_rank_beside_baycomp(
+    values: list[float], expected: tuple[float, float, float]
+) -> None:
+    found = bayesian_signed_rank(values, equal_within=1.0)
+    assert found == pytest.approx(expected, abs=0.004)
+    mirrored = bayesian_signed_rank([-value for value in values], equal_within=1.0)
+    assert mirrored == pytest.approx(expected[::-1], abs=0.004)

@@ -138,11 +138,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 # -------------------------------------------------------------------- across data sets
 
 
-def wilcoxon(differences: Sequence[float]) -> float | None:
-    """Two-sided p-value of Wilcoxon's signed-rank test, ``None`` if all differences are zero.
+def wilcoxon(differences: Sequence[float], *, greater: bool = False) -> float | None:
+    """p-value of Wilcoxon's signed-rank test, ``None`` if all differences are zero.
 
-    Zero differences are dropped; ties share the mean of their ranks. Up to 25 pairs the p-value is
-    exact, even with ties; with five pairs it is at least 0.0625.
+    Two-sided, or with ``greater`` one-sided: differences are above zero. Zero differences are
+    dropped; ties share the mean of their ranks. Up to 25 pairs the p-value is exact, even with
+    ties; with five pairs a two-sided one is at least 0.0625.
     """
     from scipy import stats
 
@@ -154,16 +155,69 @@ def wilcoxon(differences: Sequence[float]) -> float | None:
     signed = signed[signed != 0]
     if len(signed) > EXACT_PAIRS:
         approximate: Any = stats.wilcoxon  # its stubs lack `method`
-        return float(approximate(signed, method="asymptotic").pvalue)
+        side = "greater" if greater else "two-sided"
+        return float(approximate(signed, alternative=side, method="asymptotic").pvalue)
     # Doubled, as ties may share half a rank.
     doubled = (2 * stats.rankdata(abs(signed))).astype(int).tolist()
-    positive = sum(rank for rank, value in zip(doubled, signed, strict=True) if value > 0)
+    negative = sum(rank for rank, value in zip(doubled, signed, strict=True) if value < 0)
+    extreme = negative if greater else min(negative, sum(doubled) - negative)
+    as_extreme = sum(ways for total, ways in _rank_sums(doubled).items() if total <= extreme)
+    return min(1.0, math.ldexp(as_extreme, (0 if greater else 1) - len(doubled)))
+
+
+def _rank_sums(ranks: Sequence[int]) -> Counter[int]:
+    """Number of subsets of the ranks by their sum."""
     ways = Counter({0: 1})
-    for rank in doubled:
+    for rank in ranks:
         ways += Counter({total + rank: number for total, number in ways.items()})
-    extreme = min(positive, sum(doubled) - positive)
-    as_extreme = sum(number for total, number in ways.items() if total <= extreme)
-    return min(1.0, math.ldexp(as_extreme, 1 - len(doubled)))
+    return ways
+
+
+def hodges_lehmann(differences: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """The median of the means of all pairs of differences, with its 95 % interval.
+
+    The interval holds the values that the two-sided signed-rank test does not reject; with five
+    differences or fewer it rejects nothing, and the ends are ``None``.
+
+    Example:
+        >>> hodges_lehmann([1.0, 2.0, -0.5, 3.0, 4.0, 2.5])
+        (2.0, -0.5, 4.0)
+    """
+    number = len(differences)
+    one, two = np.triu_indices(number)
+    means = np.sort((np.array(differences)[one] + np.array(differences)[two]) / 2)
+    ways, tail, outside = _rank_sums(range(1, number + 1)), 0, 0
+    while (tail := tail + ways[outside]) * 2 <= 0.05 * 2**number:
+        outside += 1
+    low, high = (float(means[outside - 1]), float(means[-outside])) if outside else (None, None)
+    return float(np.median(means)), low, high
+
+
+def bayesian_signed_rank(
+    differences: Sequence[float], *, equal_within: float, draws: int = 50_000, seed: int = 0
+) -> tuple[float, float, float]:
+    """Probabilities that differences are above, within and below a region of practical equality.
+
+    The Bayesian signed-rank test of Benavoli, Corani, Demšar and Zaffalon (2017), with a prior of
+    strength 0.5 at zero. A draw goes to the region with the largest share of pairwise means.
+
+    Example:
+        >>> above, within, below = bayesian_signed_rank([3.0, 4.0, 5.0, 4.5], equal_within=1.0)
+        >>> above > 0.95
+        True
+    """
+    values = np.array([0.0, *differences])
+    sums = values[:, None] + values
+    above = np.heaviside(sums - 2 * equal_within, 0.5)
+    below = np.heaviside(-sums - 2 * equal_within, 0.5)
+    strength = np.array([0.5, *np.ones(len(differences))])
+    weights = np.random.default_rng(seed).dirichlet(strength, draws)
+    shares = [np.einsum("di,ij,dj->d", weights, part, weights) for part in (above, below)]
+    shares.insert(1, 1.0 - shares[0] - shares[1])
+    table = np.stack(shares, axis=1).round(12)
+    largest = table == table.max(axis=1, keepdims=True)
+    probabilities = (largest / largest.sum(axis=1, keepdims=True)).mean(axis=0)
+    return float(probabilities[0]), float(probabilities[1]), float(probabilities[2])
 
 
 def _ranks(scores: Sequence[Sequence[float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
