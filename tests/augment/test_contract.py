@@ -172,11 +172,11 @@ def check_virtual(
     state = torch.get_rng_state()
     virtual, again, other = (augment(model, augmentation, batch, seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), state)  # the generator is the only source of chance
-    logits = virtual.logits(model)
+    logits = virtual.outputs(model)[0]
     assert torch.equal(virtual.targets, again.targets)
-    assert torch.equal(logits, again.logits(model))
+    assert torch.equal(logits, again.outputs(model)[0])
     if kind == "ordinary":
-        alike = logits.shape == other.targets.shape and torch.equal(logits, other.logits(model))
+        alike = logits.shape == other.targets.shape and torch.equal(logits, other.outputs(model)[0])
         assert alike == (method in DETERMINISTIC)
 
     targets = virtual.targets
@@ -220,7 +220,7 @@ def check_graphs(
         )
     # A model sees the same, however the graphs are carried.
     fresh = Batch.from_data_list(made.to_pyg().to_data_list())
-    torch.testing.assert_close(model.run(fresh).logits, virtual.logits(model))
+    torch.testing.assert_close(model.run(fresh).logits, virtual.outputs(model)[0])
     if not hasattr(virtual, "node_origin"):
         return
     sources = getattr(virtual, "source_of", np.arange(GRAPHS))
