@@ -5,32 +5,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from graph_transplant.cli import run_app
-from graph_transplant.cli.arguments import check_out
-from graph_transplant.cli.output import output, print_files, progress_display, resumable, split_list
+from graph_transplant.cli.arguments import PARAMETER
+from graph_transplant.cli.output import output, print_files, progress_display, resumable
 from graph_transplant.config.datasets import check_data
-from graph_transplant.config.recipes import MODELS
-from graph_transplant.errors import GraphTransplantError, check_at_least, check_choice
+from graph_transplant.config.options import Convolution, Count, Engine
+from graph_transplant.errors import check_choice
 from graph_transplant.results.results import read_results
-from reproduction.experiments import BUDGETS, EXPERIMENTS, run
+from reproduction.experiments import EXPERIMENTS, run
 from reproduction.tables import paper_table
 
 PROGRAM = "python -m reproduction"
-ENGINES = ("local", "ray")
 
 
 def reproduce(
     experiment: str,
     /,
     *,
-    data: str | None = None,
-    models: str | None = None,
-    budget: str = "quick",
-    workers: int = 1,
-    engine: str = "local",
+    data: tuple[str, ...] | None = None,
+    models: tuple[Convolution, ...] | None = None,
+    budget: Literal["quick", "full"] = "quick",
+    workers: Count = 1,
+    engine: Engine = "local",
     address: str | None = None,
     fresh: bool = False,
     out: Path = Path("paper"),
@@ -56,26 +56,14 @@ def reproduce(
         root: Folder where data sets are looked for and kept.
     """
     check_choice("experiment", experiment, EXPERIMENTS)
-    check_choice("budget", budget, BUDGETS)
-    check_choice("engine", engine, ENGINES)
-    check_at_least(1, workers=workers)
-    if address and engine != "ray":
-        raise GraphTransplantError(
-            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
-        )
-    names = split_list("data", data) if data else None
-    convolutions = split_list("models", models) if models else None
-    for name in names or ():
+    for name in data or ():
         check_data(name, root)
-    for name in convolutions or ():
-        check_choice("models", name, MODELS)
-    check_out(out, {}, folder=True)
 
     def work() -> int:
         request = run(
             experiment,
-            data=names,
-            models=convolutions,
+            data=data,
+            models=models,
             budget=budget,
             out=out,
             root=root,
@@ -108,7 +96,7 @@ app = App(
     name=PROGRAM,
     help=reproduce.__doc__,
     version_flags=(),
-    default_parameter=Parameter(negative=()),
+    default_parameter=PARAMETER,
 )
 app.default(reproduce)
 

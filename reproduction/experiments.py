@@ -17,6 +17,8 @@ from graph_transplant.augment import unsupported_reason
 from graph_transplant.comparison.compare import compare
 from graph_transplant.comparison.engines import check_engine
 from graph_transplant.comparison.progress import Reporter, Tally
+from graph_transplant.config.compare import CompareConfig
+from graph_transplant.config.options import Engine
 from graph_transplant.config.recipes import SCALES, scale_of
 from graph_transplant.data import GraphStore
 from graph_transplant.datasets import load
@@ -300,7 +302,7 @@ def run(
     out: str | Path = "paper",
     root: str | Path | None = None,
     workers: int = 1,
-    engine: str = "local",
+    engine: Engine = "local",
     address: str | None = None,
     fresh: bool = False,
     reporter: Reporter | None = None,
@@ -314,6 +316,7 @@ def run(
     plan(experiment, models=models, budget=budget)
     for name in models or ():
         check_choice("models", name, CONVOLUTIONS)
+    CompareConfig(workers=workers, engine=engine, address=address)  # checks them
     check_engine(engine, address)
     out, reporter = Path(out), reporter or Reporter()
     stores, notes = _load(experiment, data, root, reporter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 __all__ = [
     "DataError",
@@ -13,6 +13,8 @@ __all__ = [
     "Skipped",
     "SkippedRows",
 ]
+
+Name = TypeVar("Name", bound=str)
 
 _SHOWN: Final = 100
 _LONGEST_REASON: Final = 300
@@ -104,11 +106,11 @@ def check_spelling(given: Iterable[str], known: Iterable[str]) -> None:
             raise GraphTransplantError(f"there is no option {name!r}; did you mean {close[0]!r}?")
 
 
-def check_choice(argument: str, value: str, choices: Iterable[str]) -> str:
+def check_choice(argument: str, value: str, choices: Iterable[Name]) -> Name:
     """Return ``value`` if it is one of ``choices``; otherwise raise an error that lists them."""
     names = list(choices)
     if value in names:
-        return value
+        return names[names.index(value)]
     close = get_close_matches(str(value), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     # Values from files can be of any length.

@@ -10,10 +10,10 @@ import copy
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,8 @@ from sklearn.utils.validation import (
 )
 
 from graph_transplant.augment import Augmentation
-from graph_transplant.config.train import TrainConfig
+from graph_transplant.config.options import Convolution, Readout, RecipeName
+from graph_transplant.config.train import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import LABEL_THRESHOLD
 from graph_transplant.data.validation import check_precision
@@ -54,6 +55,7 @@ __all__ = [
 ]
 
 Names = Sequence[str] | None
+RandomState = int | np.random.RandomState | None
 
 # Fields of TrainConfig with another name in scikit-learn, and those that are not parameters.
 _RENAMED: Final = {"method": "augment", "validation": "validation_fraction", "seed": "random_state"}
@@ -65,32 +67,6 @@ _FEWEST: Final = 3
 
 # With fewer validation graphs than this, missing classes are normal and not warned about.
 _FEWEST_JUDGED: Final = 10
-
-
-def _init(*left_out: str) -> Callable[..., None]:
-    """Make an ``__init__`` that takes the fields of :class:`TrainConfig` as parameters."""
-    defaults = {
-        _RENAMED.get(field.name, field.name): field.default
-        for field in fields(TrainConfig)
-        if field.name not in (*_OMITTED, *left_out)
-    }
-    defaults |= {"random_state": None, "device": "cpu", "verbose": 0}
-    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    first, *others = (
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for name, default in defaults.items()
-    )
-    signature = inspect.Signature(
-        [inspect.Parameter("self", place), first.replace(kind=place), *others]
-    )
-
-    def __init__(self: Any, *args: Any, **given: Any) -> None:  # noqa: N807
-        bound = signature.bind(self, *args, **given)
-        bound.apply_defaults()
-        vars(self).update(list(bound.arguments.items())[1:])
-
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    return __init__
 
 
 class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
@@ -122,11 +98,7 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _config(self, store: GraphStore) -> TrainConfig:
-        given = {
-            # A grid search may set NumPy scalars.
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self.get_params(deep=False).items()
-        }
+        given: dict[str, Any] = self.get_params(deep=False)
         if isinstance(given["augment"], str):
             try:
                 parse_method(given["augment"], network=True)
@@ -391,7 +363,31 @@ class GraphTransplantClassifier(ClassifierMixin, _GraphEstimator):  # type: igno
         array(['ring', 'star'], dtype='<U4')
     """
 
-    __init__ = _init()
+    class_weight: Any
+
+    def __init__(
+        self,
+        augment: MethodLike = "transplant-ep",
+        *,
+        model: Literal["auto", Convolution] = "auto",
+        layers: int = 3,
+        recipe: RecipeName = "strong",
+        hidden: int | None = None,
+        readout: Readout | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        validation_fraction: float = 0.1,
+        balance: bool = False,
+        class_weight: ClassWeight | None = None,
+        ensemble: int = 1,
+        metric: str | None = None,
+        random_state: RandomState = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        _store(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -497,7 +493,27 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
         (3,)
     """
 
-    __init__ = _init("balance", "class_weight")
+    def __init__(
+        self,
+        augment: MethodLike = "transplant-ep",
+        *,
+        model: Literal["auto", Convolution] = "auto",
+        layers: int = 3,
+        recipe: RecipeName = "strong",
+        hidden: int | None = None,
+        readout: Readout | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        validation_fraction: float = 0.1,
+        ensemble: int = 1,
+        metric: str | None = None,
+        random_state: RandomState = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        _store(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -529,6 +545,12 @@ class GraphTransplantRegressor(RegressorMixin, _GraphEstimator):  # type: ignore
             if len(there := np.flatnonzero(~np.isnan(wanted)))
         ]
         return float(np.mean(scores))
+
+
+def _store(estimator: BaseEstimator, parameters: dict[str, Any]) -> None:
+    """Keep the arguments of ``__init__`` as attributes, unchanged, as scikit-learn demands."""
+    names = inspect.signature(type(estimator)).parameters
+    vars(estimator).update({name: parameters[name] for name in names})
 
 
 def _augment_params(augment: Any) -> dict[str, Any]:

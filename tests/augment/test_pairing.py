@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from graph_transplant.augment.pairing import POLICIES, Pairing
+from graph_transplant.augment.pairing import Pairing
 from graph_transplant.augment.transplant import GraphTransplant
+from graph_transplant.config.options import PairingPolicy
 from graph_transplant.errors import GraphTransplantError
 from helpers.edits import agree, uniform
 from helpers.strategies import generator, random_batch, seeds
@@ -37,7 +39,7 @@ def chances(policy: str, labels: list, graph: int) -> dict[int, float]:
     return uniform(allowed(policy, labels, graph))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", get_args(PairingPolicy))
 @pytest.mark.parametrize(
     "labels", [[0, 1, 1, 0, 2, 1, 0, 1], [3, 3, 3, 3], [0, 1, 2, 3], [2, 0, 0, 0, 0, 0]]
 )

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import beta, binomtest, kstest
+from torch_geometric import transforms
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
-from graph_transplant.augment.transplant import GraphTransplant, TransplantPlan
+from graph_transplant.augment.transplant import GraphTransplant, MixedGraphs, TransplantPlan
 from graph_transplant.data import GraphBatch
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.kernels import transplant as kernel
 from graph_transplant.kernels.arrays import Segments
 from helpers.edits import agree, both_ways, clean_of, planned, uniform
-from helpers.oracles import assert_valid, floor_share, graphs_of, neighbours, same_content
+from helpers.oracles import assert_valid, edges_of, floor_share, graphs_of, neighbours, same_content
 from helpers.strategies import generator, random_batch
 
 
@@ -228,6 +230,121 @@ def test_mixing_pyg_graphs() -> None:
     again = GraphTransplant().mix(mixed.batch, generator=generator())  # mixed graphs mix again
     assert_valid(again.batch)
     assert again.targets.shape == (3, 3)
+
+
+@pytest.mark.parametrize("cut_kind", ["subgraph", "scattered"])
+def test_protected_nodes_stay_and_can_be_read_by_position(cut_kind: str) -> None:
+    # As in PyG's examples/upfd.py, the first node of every graph is its root.
+    batch = random_batch(generator(3), graphs=40)
+    roots = batch.ptr[:-1].numpy()
+    batch.root = torch.zeros(batch.num_nodes, dtype=torch.bool)
+    batch.root[roots] = True
+    lost = {False: 0, True: 0}
+    for protect in (False, True):
+        method = GraphTransplant(
+            cut=cut_kind, protect="root" if protect else None, destination_first=True
+        )
+        for seed in range(5):
+            mixed = method.mix(batch, generator=generator(seed))
+            first = mixed.node_origin[mixed.batch.ptr[:-1]]
+            lost[protect] += int((first != roots).sum())
+            if protect:
+                # One root per graph, although roots are transplanted, too.
+                assert mixed.batch.nodes["root"].nonzero().flatten().tolist() == (
+                    mixed.batch.ptr[:-1].tolist()
+                )
+                assert np.isin(mixed.plan.part.item, roots).any()
+    assert lost[False] > 0
+    assert lost[True] == 0
+
+
+def test_a_store_may_protect_a_field_of_its_nodes() -> None:
+    batch = gt.load("motifs", graphs=24).batch(range(24))
+    motif = np.flatnonzero(batch.nodes["motif_mask"].numpy())
+    mixed = GraphTransplant(protect="motif_mask").mix(batch, generator=generator())
+    kept = mixed.node_origin[~mixed.node_from_source]
+    assert len(kept) < batch.num_nodes
+    assert set(motif.tolist()) <= set(kept.tolist())
+    with pytest.raises(GraphTransplantError, match=r"`protect` .*'root'.*there are motif_mask"):
+        GraphTransplant(protect="root").mix(batch)
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("connect", ["dp", "ep"])
+def test_the_order_of_nodes_changes_nothing_else(undirected: bool, connect: str) -> None:
+    batch = random_batch(
+        generator(5), graphs=12, undirected=undirected, simple=False, edge_attr=True
+    )
+    torch.manual_seed(0)
+    method = GraphTransplant(connect, embedding_size=3)
+    one, other = (
+        [
+            method.mix(batch, generator=generator(seed), nodes=batch.x)
+            for seed in range(4)
+            for method.destination_first in [first]
+        ]
+        for first in (False, True)
+    )
+    for mixed, turned in zip(one, other, strict=True):
+        assert_valid(turned.batch)
+        assert turned.batch.symmetric == mixed.batch.symmetric
+        assert torch.equal(turned.targets, mixed.targets)
+        contents = []
+        for result in (mixed, turned):
+            side = result.node_from_source
+            names = list(zip(side.tolist(), result.node_origin.tolist(), strict=True))
+            segment = result.batch.batch.numpy()
+            edges = Counter(
+                (segment[u], names[u], names[v], origin, tuple(attr))
+                for (u, v), origin, attr in zip(
+                    edges_of(result.batch),
+                    result.edge_origin.tolist(),
+                    result.batch.edge_attr.tolist(),
+                    strict=True,
+                )
+            )
+            contents.append((Counter(zip(segment, names, strict=True)), edges))
+            later = (side if result is turned else ~side).astype(int)  # the second block
+            assert (np.diff(later)[np.diff(segment) == 0] >= 0).all()
+        assert contents[0] == contents[1]
+
+
+def test_distances_are_recomputed_or_said_to_be_stale() -> None:
+    distance = transforms.Distance(norm=False, cat=False)
+    graphs = random_batch(generator(7), graphs=30).to_data_list()
+    for data in graphs:
+        data.pos = torch.randn(data.num_nodes, 3)
+    batch = Batch.from_data_list([distance(data) for data in graphs])
+
+    def wrong(mixed: MixedGraphs) -> int:
+        data = mixed.batch.to_pyg()
+        step = data.pos[data.edge_index[0]] - data.pos[data.edge_index[1]]
+        return int(((data.edge_attr.view(-1) - step.norm(dim=1)).abs() > 1e-5).sum())
+
+    method = GraphTransplant()
+    with pytest.warns(UserWarning, match="`edge_attr` follows from `pos`.*T.Distance"):
+        stale = method.mix(batch, generator=generator())
+    assert wrong(stale) > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method.mix(batch)  # it was said
+        mixed = GraphTransplant(edge_attributes=distance).mix(batch, generator=generator())
+        assert wrong(mixed) == 0
+        assert np.array_equal(mixed.edge_origin, stale.edge_origin)
+        batch.edge_attr = torch.randint(4, (batch.num_edges, 1)).float()  # bonds, say
+        GraphTransplant().mix(batch)
+    for function, message in (
+        (
+            transforms.Distance(norm=False),
+            r"shape of `edge_attr`.*, 1\]; got \[\d+, 2\].*cat=False",
+        ),
+        (lambda data: None, "must return the batch"),
+        (transforms.ToUndirected(), "same edges in order"),
+    ):
+        directed = random_batch(generator(8), undirected=False)
+        directed.pos = torch.randn(directed.num_nodes, 3)
+        with pytest.raises(GraphTransplantError, match=message):
+            GraphTransplant(edge_attributes=function).mix(distance(directed))
 
 
 def test_targets_are_those_of_all_classes_of_the_store_or_given() -> None:

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import networkx as nx
 import pandas as pd
@@ -19,14 +20,15 @@ from rich.console import Console
 
 from graph_transplant import __version__
 from graph_transplant.cli import COMMANDS, main
-from graph_transplant.cli import arguments as checks
 from graph_transplant.cli.comparisons import print_results, results_table
 from graph_transplant.cli.output import output
 from graph_transplant.comparison.engines import ENGINES
 from graph_transplant.config.datasets import check_data
+from graph_transplant.config.options import Engine, RecipeName, SaliencyName, ScaleName
+from graph_transplant.config.recipes import RECIPES, SCALES
 from graph_transplant.errors import DataError
 from graph_transplant.methods import METHODS
-from graph_transplant.nn.saliency import KINDS
+from graph_transplant.nn.saliency import SALIENCIES
 from graph_transplant.results.record import Record, Trial
 from graph_transplant.results.record_file import record_line
 from graph_transplant.results.results import Results
@@ -57,8 +59,10 @@ def test_help_imports_nothing_slow() -> None:
 
 
 def test_the_names_that_are_checked_without_torch_are_all() -> None:
-    assert tuple(ENGINES) == checks.ENGINES
-    assert set(checks.choices_of("explain")["saliency"]) == set(KINDS)
+    assert tuple(ENGINES) == get_args(Engine)
+    assert tuple(SCALES) == get_args(ScaleName)
+    assert tuple(RECIPES) == get_args(RecipeName)
+    assert tuple(SALIENCIES) == get_args(SaliencyName)
 
 
 def test_a_command_that_left_names_its_substitute(capfd: Captured) -> None:
@@ -168,6 +172,10 @@ def test_a_refused_comparison_changes_nothing(
     assert (directory / "skipped.csv").read_text().splitlines()[1].startswith("1,")
     note = "1 row of the data could not be used; skipped.csv lists them."
     assert note in (directory / "report.html").read_text()
+    assert main(["report", str(directory), "--ignore", "GT015,GT007"]) == 0
+    assert note not in (directory / "report.html").read_text()
+    assert main(["report", str(directory), "--ignore", "GT015,GT000"]) == 2
+    assert "--ignore must be one of GT001, GT002" in capfd.readouterr().err
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     capfd.readouterr()
     assert main([*words, "--seed", "1"]) == 2

@@ -319,7 +319,7 @@ def test_shares_are_added_to_a_comparison_without_and_a_stopped_one_goes_on(
     [
         ({"label_noise": 1.0}, r"`label_noise` must be in \[0, 1\), got 1.0"),
         ({"label_noise": [NAN]}, r"`label_noise` must be in \[0, 1\), got nan"),
-        ({"label_noise": []}, r"`label_noise` must have at least one share in \[0, 1\); got none"),
+        ({"label_noise": []}, "`label_noise` must have at least one value, got none"),
         ({"train_fraction": [0]}, r"`train_fraction` must be in \(0, 1\], got 0"),
         (
             {"train_fraction": [0.5, 0.1]},

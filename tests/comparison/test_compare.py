@@ -194,7 +194,7 @@ compare(GraphStore.load(sys.argv[1]), out=sys.argv[2], repeats=2, workers=2, rep
     ("changes", "message"),
     [
         ({"methods": ["vanila"]}, r"`methods` must be one of .*did you mean 'vanilla'"),
-        ({"methods": []}, "`methods` must name at least one of"),
+        ({"methods": []}, "`methods` must have at least one value, got none"),
         ({"model": ["gcx"]}, "`model` must be one of"),
         ({"methods": {"mine": 3}}, "'mine' must be an Augmentation, a list of them or a name"),
         ({"methods": {"mine": "vanila"}}, "did you mean 'vanilla'"),

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from graph_transplant.comparison import run_trial, training_sets
-from graph_transplant.comparison.compare import candidates, compare
+from graph_transplant.comparison.compare import compare
+from graph_transplant.comparison.plan import candidates
 from graph_transplant.config.compare import Settings
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale

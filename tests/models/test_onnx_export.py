@@ -15,7 +15,8 @@ import torch
 from torch_geometric.data import Batch, Data
 
 import graph_transplant as gt
-from graph_transplant.config.recipes import READOUTS, RECIPES
+from graph_transplant.config.options import READOUTS
+from graph_transplant.config.recipes import RECIPES
 from graph_transplant.data.targets import TargetScale
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.models import TrainedModel

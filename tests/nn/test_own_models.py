@@ -107,17 +107,6 @@ def test_edge_weights_of_one_have_the_precision_of_the_features(connect: str) ->
 # ------------------------------------------------------------------ where saliency is read
 
 
-def test_saliency_without_an_activation_is_read_at_an_earlier_layer() -> None:
-    class Linear(Foreign):
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-            h = self.two(self.one(x, edge_index).relu(), edge_index)
-            return self.out(mean_pool(h, batch, batch_size))
-
-    with pytest.warns(UserWarning, match=r"`saliency=gt.NodeSaliency\(layer=-2\)`"):
-        gt.augmented_loss(Linear(), batch_of(), gt.GraphTransplant())
-    gt.augmented_loss(Linear(), batch_of(), gt.GraphTransplant(saliency=NodeSaliency(layer=-2)))
-
-
 class PooledEarly(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GATConv, GCNConv, SAGPooling, global_mean_pool
+from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGPooling, global_mean_pool
 
 import graph_transplant as gt
 from graph_transplant.augment import CleanPass
@@ -130,9 +131,119 @@ def test_the_last_output_ranks_nothing_which_is_said_once(readout: str) -> None:
         gt.augmented_loss(model, batch, gt.GraphTransplant())
 
 
+class Colab(nn.Module):
+    """PyG's introductory model: no activation after the last layer."""
+
+    def __init__(self, layers: int = 3, outputs: int = 3) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convs = nn.ModuleList(GCNConv(8 if k else 3, 8) for k in range(layers))
+        self.out = nn.Linear(8, outputs)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        for k, conv in enumerate(self.convs):
+            x = conv(x.relu() if k else x, edge_index)
+        pooled = global_mean_pool(x, batch)
+        return self.out(nn.functional.dropout(pooled, training=self.training))
+
+
+class Normed(nn.Module):
+    """GIN as in PyG's benchmark/kernel: batch norm at the end of every layer."""
+
+    def __init__(self, layers: int = 2) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        parts = [
+            [nn.Linear(8 if k else 3, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.BatchNorm1d(8)]
+            for k in range(layers)
+        ]
+        self.convs = nn.ModuleList(GINConv(nn.Sequential(*each)) for each in parts)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        for conv in self.convs:
+            x = conv(x, edge_index)
+        return self.out(global_mean_pool(x, batch))
+
+
+@pytest.mark.parametrize(
+    ("model", "reading", "words"),
+    [
+        (Colab(), gt.NodeSaliency(layer=-2), "gradient at layer -2"),
+        (Normed(), gt.NodeSaliency(layer=-2), "gradient at layer -2"),
+        (
+            Colab(1),
+            gt.NodeSaliency("gradient-x-activation", -1),
+            "gradient-x-activation at layer -1",
+        ),
+        (
+            Normed(1),
+            gt.NodeSaliency("gradient-x-activation", -1),
+            "gradient-x-activation at layer -1",
+        ),
+    ],
+    ids=["colab", "norm", "one-layer", "one-layer-norm"],
+)
+def test_where_the_last_gradient_ranks_nothing_the_nearest_reading_is_used(
+    model: nn.Module, reading: gt.NodeSaliency, words: str
+) -> None:
+    batch = batch_of(5)
+    clean = clean_pass(model, batch)
+    assert not varies_within_graphs(clean.saliency(gt.NodeSaliency(layer=-1)), clean.batch)
+    assert torch.equal(clean.saliency(gt.NodeSaliency()), clean.saliency(reading))
+    assert clean.nearest[gt.NodeSaliency()] == reading
+    transplant = gt.GraphTransplant()
+    with pytest.warns(UserWarning, match=f"saliency is the {words} instead") as said:
+        gt.augmented_loss(model, batch, transplant).backward()
+    assert len(said) == 1
+    assert "layer=-2" not in str(said[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gt.augmented_loss(model, batch, transplant)
+        gt.augmented_loss(model, batch, gt.GraphTransplant(saliency=reading))
+    assert transplant.after_epoch(model, gt.load("motifs", graphs=12)) == {
+        "saliency_layer": reading.layer
+    }
+    # One that is named is used as it is.
+    with pytest.warns(UserWarning, match="anchors are random.*NodeSaliency"):
+        gt.augmented_loss(model, batch, gt.GraphTransplant(saliency=gt.NodeSaliency(layer=-1)))
+
+
+@pytest.mark.parametrize("model", [Foreign(), GraphClassifier(3, 3, layers=2, hidden=8)])
+def test_a_last_gradient_that_ranks_nodes_is_used(model: nn.Module) -> None:
+    batch, transplant = batch_of(6), gt.GraphTransplant()
+    clean = clean_pass(model, batch)
+    clean.saliency(gt.NodeSaliency())
+    assert clean.nearest[gt.NodeSaliency()] == gt.NodeSaliency(layer=-1)
+    gt.augmented_loss(model, batch, transplant)
+    assert transplant.after_epoch(model, gt.load("motifs", graphs=12)) == {}
+
+
+def test_records_keep_what_was_read(tmp_path: Path) -> None:
+    class Own(Colab):
+        def forward(self, edge_index: Tensor, batch: Tensor) -> Tensor:
+            return super().forward(torch.ones(len(batch), 3), edge_index, batch)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = gt.compare(
+            gt.load("motifs", graphs=60),
+            methods=["vanilla", "transplant-dp"],
+            model={"own": lambda data: Own(outputs=6)},
+            folds=3,
+            epochs=2,
+            out=tmp_path,
+        )
+    found = results.long("curve").groupby("method")["saliency_layer"].unique()
+    assert found["transplant-dp"].tolist() == [-2.0]
+    assert np.isnan(found["vanilla"]).all()
+
+
 def test_readings_that_cannot_be_are_named() -> None:
     with pytest.raises(GraphTransplantError, match="`kind` must be one of gradient"):
         gt.NodeSaliency(kind="occlusion")
+    with pytest.raises(GraphTransplantError, match="`layer` must be an integer or 'auto'"):
+        gt.NodeSaliency(layer="last")
     with pytest.raises(GraphTransplantError, match="`activation` must be one of before, after"):
         gt.NodeSaliency(activation="during")
     batch, model = batch_of(3), GraphClassifier(3, 3, layers=2, hidden=8)

@@ -17,6 +17,7 @@ from scipy import stats
 
 import graph_transplant.comparison.compare as compare_module
 from graph_transplant import load
+from graph_transplant.comparison.plan import candidates
 from graph_transplant.comparison.progress import Plain
 from graph_transplant.config.compare import Settings
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -108,7 +109,7 @@ def test_experiments_share_records_exactly_where_settings_agree(budget: str) -> 
             shared.setdefault(one.directory, []).append(settings)
             # The table looks for the candidates that the comparison runs.
             search = one.select != "none"
-            made = compare_module.candidates(one.methods, search=search, scale=one.scale)
+            made = candidates(one.methods, search=search, scale=one.scale)
             assert list(made) == expand_methods(one.methods)
     assert set(shared) == {f"{budget}/ENZYMES{end}" for end in ("", "-sum", "-max")}
     assert all(settings == found[0] for found in shared.values() for settings in found)

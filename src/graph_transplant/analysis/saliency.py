@@ -208,7 +208,7 @@ def _read(
             loss = -margins(logits, targets.argmax(1), task)
         else:
             loss = Loss(task)(logits, targets)
-        return prediction, reading.read(loss.sum(), prediction), followed
+        return prediction, reading.nearest(loss.sum(), prediction, batch)[1], followed
 
 
 def _curves(

@@ -55,6 +55,7 @@ class CleanPass:
         self._prediction = prediction
         self.saliency_of = saliency
         self._saliency: dict[NodeSaliency, Tensor] = {}
+        self.nearest: dict[NodeSaliency, NodeSaliency] = {}  # what was read, for layer="auto"
 
     @property
     def task(self) -> str:
@@ -83,7 +84,8 @@ class CleanPass:
             # In half precision the gradient of a mean over many nodes underflows. That of values
             # is unbounded: scaled, it could overflow.
             scale = self.batch.num_nodes if half and self.task != "regression" else 1
-            self._saliency[reading] = reading.read(self.loss * scale, prediction) / scale
+            used, saliency = reading.nearest(self.loss * scale, prediction, self.batch)
+            self.nearest[reading], self._saliency[reading] = used, saliency / scale
         return self._saliency[reading]
 
 

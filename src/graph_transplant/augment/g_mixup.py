@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.config.options import PairingPolicy
 from graph_transplant.data import GraphStore, check_stores
 from graph_transplant.errors import DataError, GraphTransplantError, check_at_least, check_in
 from graph_transplant.kernels import csr
@@ -148,7 +149,7 @@ class GMixup(Augmentation):
 
     def __init__(
         self,
-        pairing: str | Pairing = "random",
+        pairing: PairingPolicy | Pairing = "random",
         *,
         mixing: tuple[float, float] = (0.1, 0.2),
         threshold: float = 0.2,

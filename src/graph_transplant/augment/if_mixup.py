@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.config.options import PairingPolicy
 from graph_transplant.data import GraphBatch, GraphStore
 from graph_transplant.errors import DataError, GraphTransplantError, check_in
 from graph_transplant.kernels import mixing as kernel
@@ -56,7 +57,7 @@ class IfMixup(Augmentation):
     """
 
     def __init__(
-        self, alpha: float = 20.0, beta: float = 1.0, *, pairing: str | Pairing = "random"
+        self, alpha: float = 20.0, beta: float = 1.0, *, pairing: PairingPolicy | Pairing = "random"
     ) -> None:
         super().__init__()
         check_in("(0, inf)", alpha=alpha, beta=beta)

@@ -8,6 +8,7 @@ import numpy as np
 
 from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualEmbeddings
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.config.options import PairingPolicy
 from graph_transplant.data import GraphStore
 from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.kernels.arrays import Doubles, Ints
@@ -43,7 +44,7 @@ class ManifoldMixup(Augmentation):
 
     gives_graphs = False
 
-    def __init__(self, alpha: float = 2.0, pairing: str | Pairing = "random") -> None:
+    def __init__(self, alpha: float = 2.0, pairing: PairingPolicy | Pairing = "random") -> None:
         super().__init__()
         check_in("(0, inf)", alpha=alpha)
         self.alpha = alpha

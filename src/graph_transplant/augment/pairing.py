@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from graph_transplant.config.options import PairingPolicy
 from graph_transplant.data.targets import rarest_label
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.kernels.arrays import Ints
-
-POLICIES = ("random", "same-class", "cross-class", "minority")
 
 
 class Pairing:
@@ -32,14 +33,14 @@ class Pairing:
         array([1, 0, 2])
     """
 
-    def __init__(self, policy: str = "random") -> None:
-        self.policy = check_choice("pairing", policy, POLICIES)
+    def __init__(self, policy: PairingPolicy = "random") -> None:
+        self.policy = check_choice("pairing", policy, get_args(PairingPolicy))
 
     def __repr__(self) -> str:
         return f"Pairing({self.policy!r})"
 
     @staticmethod
-    def of(pairing: str | Pairing) -> Pairing:
+    def of(pairing: PairingPolicy | Pairing) -> Pairing:
         """Return a pairing, given one or the name of a policy."""
         return pairing if isinstance(pairing, Pairing) else Pairing(pairing)
 

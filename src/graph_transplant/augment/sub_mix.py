@@ -8,6 +8,7 @@ import numpy as np
 
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.config.options import PairingPolicy
 from graph_transplant.data import GraphStore
 from graph_transplant.errors import check_in
 from graph_transplant.kernels import mixing as kernel
@@ -66,7 +67,7 @@ class SubMix(Augmentation):
         pairing: How the source of every graph is chosen.
     """
 
-    def __init__(self, size: float = 0.4, *, pairing: str | Pairing = "random") -> None:
+    def __init__(self, size: float = 0.4, *, pairing: PairingPolicy | Pairing = "random") -> None:
         super().__init__()
         check_in("(0, 1]", size=size)
         self.size = size

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import torch
@@ -12,7 +13,28 @@ from torch import Tensor, nn
 
 from graph_transplant.augment.base import Augmentation, CleanPass, EditedGraphs, Mixed
 from graph_transplant.augment.edge_predictor import EdgePredictor
+from graph_transplant.augment.new_edges import (
+    Combination,
+    as_combinations,
+    combinations,
+    continued,
+    drawn_weights,
+    geometric_field,
+    recomputed,
+    templates_of,
+    types_for,
+)
 from graph_transplant.augment.pairing import Pairing, mix_rows
+from graph_transplant.config.options import (
+    RENAMED_CONNECTIONS,
+    Anchors,
+    Connect,
+    Cut,
+    Importance,
+    NewEdgeAttr,
+    PairingPolicy,
+    SaliencyName,
+)
 from graph_transplant.data import GraphBatch, GraphStore, as_batch, check_stores, task_of
 from graph_transplant.data.pyg import Data
 from graph_transplant.data.targets import Loss, batch_targets
@@ -25,7 +47,7 @@ from graph_transplant.errors import (
 )
 from graph_transplant.kernels import csr
 from graph_transplant.kernels import transplant as kernel
-from graph_transplant.kernels.arrays import Bools, Doubles, Floats, Ints, Pairs, Segments
+from graph_transplant.kernels.arrays import CSR, Bools, Doubles, Floats, Ints, Pairs, Segments
 from graph_transplant.kernels.sampling import shuffle_within
 from graph_transplant.nn import Prediction, evaluating
 from graph_transplant.nn.adapter import (  # fmt: skip
@@ -36,9 +58,6 @@ from graph_transplant.nn.adapter import (  # fmt: skip
     varies_within_graphs,
 )
 from graph_transplant.nn.saliency import SALIENCIES, NodeSaliency
-
-CONNECTIONS = ("dp", "ep", "none")
-RENAMED_CONNECTIONS = {"degree": "dp", "predict": "ep"}
 
 # Validation graphs on which ψ is measured after every epoch.
 _MEASURED = 64
@@ -64,6 +83,7 @@ class TransplantPlan:
     soft_edges: bool = False  # keep pairs of weight zero as edges, for ψ's gradient
     auxiliary_loss: Tensor | None = None  # of ψ on the original graphs
     cuts: tuple[kernel.Cut, ...] = ()  # of source and destination, hop by hop; not if scattered
+    missing: Ints | None = None  # pairs that DP lacks, as too few are distinct and legal, [graphs]
 
     def only(self, chosen: Bools) -> TransplantPlan:
         """Restrict the plan to some of the pairs."""
@@ -86,20 +106,19 @@ class TransplantPlan:
 class MixedGraphs(Mixed, EditedGraphs):
     """Mixed graphs, and the origin of every node and edge.
 
-    In each mixed graph the transplanted nodes come first, then the remaining ones.
+    In each mixed graph the transplanted nodes come first, then the remaining ones; or the other way
+    round, with ``destination_first``.
     """
 
     source_share: Doubles  # I(S_π, V̄_π), [graphs]
     destination_share: Doubles  # I(S, V \ V̄), [graphs]
     plan: TransplantPlan
+    destination_first: bool = False
 
     @property
     def node_from_source(self) -> Bools:
         """Whether a node was transplanted, bool ``[nodes]``."""
-        rest = np.diff(self.plan.rest.ptr)
-        transplanted = np.diff(self.batch.ptr) - rest
-        from_source = np.tile([True, False], len(rest))
-        return np.repeat(from_source, np.stack((transplanted, rest), axis=1).ravel())
+        return _from_source(self.batch.ptr, self.plan.rest, self.destination_first)
 
 
 class GraphTransplant(Augmentation):
@@ -138,6 +157,15 @@ class GraphTransplant(Augmentation):
             batch.
         new_edge_attr: Attributes and weights of new edges: ``"drawn"`` from the edges that one of
             their ends lost, or ``"zero"`` with weight one.
+        legal_edges: Combinations (source type, edge type, target type) that new edges of typed
+            graphs (``node_type``, ``edge_type``) may have. By default those that occur in the
+            batch or in the graphs that :meth:`prepare` was given.
+        protect: Name of a node field (bool, or 0 and 1) that marks nodes, such as roots, which are
+            never cut out of the destination. In mixed graphs, only these are marked.
+        destination_first: Whether the nodes of the destination come first in mixed graphs, in their
+            order, instead of the transplanted ones: for models that read nodes by position.
+        edge_attributes: Computes edge attributes that follow from the nodes: takes a PyG batch of
+            mixed graphs and returns it with new ones, as ``T.Distance(norm=False, cat=False)``.
         shuffle_saliency: Permute the saliency within each graph during training. A control:
             everything else is unchanged, but saliency carries no information about the nodes.
         insert: Whether the part of the source fills the hole. A control: without it, with
@@ -154,19 +182,23 @@ class GraphTransplant(Augmentation):
 
     def __init__(
         self,
-        connect: str | EdgePredictor = "dp",
+        connect: Connect | EdgePredictor = "dp",
         *,
         anchor_ratio: float = 0.1,
         max_hops: int = 3,
         hops: int | Sequence[int] | None = None,
         alpha: float = 2.0,
-        anchors: str = "salient",
-        cut: str = "subgraph",
-        importance: str = "saliency",
-        saliency: str | NodeSaliency = "gradient",
-        pairing: str | Pairing = "random",
+        anchors: Anchors = "salient",
+        cut: Cut = "subgraph",
+        importance: Importance = "saliency",
+        saliency: SaliencyName | NodeSaliency = "gradient",
+        pairing: PairingPolicy | Pairing = "random",
         embedding_size: int = -1,
-        new_edge_attr: str = "drawn",
+        new_edge_attr: NewEdgeAttr = "drawn",
+        legal_edges: Iterable[Combination] | None = None,
+        protect: str | None = None,
+        destination_first: bool = False,
+        edge_attributes: Callable[[Data], Data] | None = None,
         shuffle_saliency: bool = False,
         insert: bool = True,
     ) -> None:
@@ -195,15 +227,15 @@ class GraphTransplant(Augmentation):
                 stacklevel=2,
             )
             connect = present
-        if self.edge_predictor is None and check_choice("connect", connect, CONNECTIONS) == "ep":
+        self.connect: Connect = check_choice("connect", connect, get_args(Connect))
+        if self.connect == "ep" and self.edge_predictor is None:
             self.edge_predictor = EdgePredictor(embedding_size)
-        self.connect = connect
         self.anchor_ratio = anchor_ratio
         self.hops = hops
         self.alpha = alpha
-        self.anchors = check_choice("anchors", anchors, ("salient", "random"))
-        self.cut = check_choice("cut", cut, ("subgraph", "scattered"))
-        self.importance = check_choice("importance", importance, ("saliency", "size"))
+        self.anchors: Anchors = check_choice("anchors", anchors, get_args(Anchors))
+        self.cut: Cut = check_choice("cut", cut, get_args(Cut))
+        self.importance: Importance = check_choice("importance", importance, get_args(Importance))
         if isinstance(saliency, str):
             saliency = SALIENCIES[check_choice("saliency", saliency, SALIENCIES)]
         if not isinstance(saliency, NodeSaliency):
@@ -213,7 +245,14 @@ class GraphTransplant(Augmentation):
             )
         self.saliency = saliency
         self.pairing = Pairing.of(pairing)
-        self.new_edge_attr = check_choice("new_edge_attr", new_edge_attr, ("drawn", "zero"))
+        self.new_edge_attr: NewEdgeAttr = check_choice(
+            "new_edge_attr", new_edge_attr, get_args(NewEdgeAttr)
+        )
+        self.legal_edges = None if legal_edges is None else as_combinations(legal_edges)
+        self._known_edges: frozenset[Combination] = frozenset()  # of the training graphs
+        self.protect = protect
+        self.destination_first = destination_first
+        self.edge_attributes = edge_attributes
         self.shuffle_saliency = shuffle_saliency
         if not insert and self.connect != "none":
             raise GraphTransplantError(
@@ -221,8 +260,10 @@ class GraphTransplant(Augmentation):
                 f"connect={self.connect!r}"
             )
         self.insert = insert
-        self._warned_about_saliency = False
+        self._moved_to: NodeSaliency | None = None  # what is read if not the last layer's gradient
+        self._looked_at_saliency = self._warned_about_saliency = False
         self._warned_about_edges = False
+        self._looked_at_attributes = edge_attributes is not None
 
     def extra_repr(self) -> str:
         """Show the main settings."""
@@ -256,22 +297,31 @@ class GraphTransplant(Augmentation):
         salient = saliency if self.anchors == "salient" else kernel.NO_SALIENCY
         part, source_cut = cut_out(source_of, salient)
         removed, destination_cut = cut_out(np.arange(batch.num_graphs), kernel.NO_SALIENCY)
+        if self.protect is not None:
+            removed = _without(removed, self._protected(batch))
         rest = kernel.complement(removed, batch.ptr)
         if not self.insert:
             rest = _keep_one(rest, batch.ptr, rng)
 
-        pairs, weight, carrying = self._connect(part, rest, clean, rng)
-        if not batch.symmetric:  # one directed edge per pair, in a random direction
+        self._look_at_attributes(batch)
+        types = self._types(batch)
+        pairs, weight, carrying, missing = self._connect(part, rest, clean, types, rng)
+        template = np.full(len(pairs.source), -1)
+        if types is not None:
+            pairs, template = continued(part, rest, pairs, batch, types, rng)
+        elif not batch.symmetric:  # one directed edge per pair, in a random direction
             into_source = rng.random(len(pairs.source)) < 0.5
             pairs = pairs._replace(into_source=into_source, into_destination=~into_source)
-        template = np.full(len(pairs.source), -1)
-        if batch.edges and self.new_edge_attr == "drawn":
+        if self.new_edge_attr == "zero":
+            template = np.full(len(pairs.source), -1)
+        elif batch.edges and types is None:
             template = kernel.lost_edges(part, rest, pairs, batch.neighbours, rng)
         plan = TransplantPlan(
             source_of, hops, share, saliency, part, rest, pairs, template, weight,
             soft_edges=model is not None and self._soft(model, batch),
             auxiliary_loss=auxiliary,
             cuts=source_cut + destination_cut,
+            missing=missing,
         )  # fmt: skip
         if carrying is not None and weight is not None and len(carrying) < len(weight):
             # Drop pairs that are neither edges nor carry ψ's gradient.
@@ -291,23 +341,67 @@ class GraphTransplant(Augmentation):
             return np.zeros(clean.batch.num_nodes, np.float32)
         saliency = clean.saliency(self.saliency)
         if clean.saliency_of is None:
-            self._look_at(saliency, clean.batch)
+            self._look_at(saliency, clean)
         return saliency.cpu().to(torch.float32).numpy()
 
+    def prepare(self, train: GraphStore, generator: torch.Generator) -> None:
+        """Find the combinations of types that occur in the training graphs, if they are typed."""
+        self._known_edges = frozenset()
+        if "node_type" in train.node_fields:
+            found = (combinations(piece.batch(range(len(piece)))) for piece in train.pieces())
+            self._known_edges = frozenset().union(*found)
+
+    def _types(self, batch: GraphBatch) -> kernel.Types | None:
+        """What the edges of typed graphs may join; ``None`` for untyped ones."""
+        if self.legal_edges is None:
+            types = types_for(batch, self._known_edges, occurring=True)
+        else:
+            types = types_for(batch, self.legal_edges, occurring=False)
+        if types is not None and self.new_edge_attr == "zero" and "edge_type" in batch.edges:
+            raise GraphTransplantError(
+                "new_edge_attr='zero' gives new edges no `edge_type` of their own: use 'drawn'"
+            )
+        return types
+
     def _connect(
-        self, part: Segments, rest: Segments, clean: CleanPass, rng: np.random.Generator
-    ) -> tuple[Pairs, Tensor | None, Ints | None]:
-        """Choose the pairs to connect; with ψ also their weights, and which carry its gradient."""
+        self,
+        part: Segments,
+        rest: Segments,
+        clean: CleanPass,
+        types: kernel.Types | None,
+        rng: np.random.Generator,
+    ) -> tuple[Pairs, Tensor | None, Ints | None, Ints | None]:
+        """Choose the pairs to connect.
+
+        With ψ also their weights, and which carry its gradient; without, how many are missing.
+        """
         if self.connect == "none":
             nothing = np.empty(0, np.int64)
-            return kernel.undirected_pairs(np.zeros_like(part.ptr), nothing, nothing), None, None
-        source = kernel.boundary_nodes(part, clean.batch.neighbours)
-        destination = kernel.boundary_nodes(rest, clean.batch.neighbours)
+            none = kernel.undirected_pairs(np.zeros_like(part.ptr), nothing, nothing)
+            return none, None, None, None
+        neighbours = clean.batch.neighbours
+        source = kernel.boundary_nodes(part, neighbours)
+        destination = kernel.boundary_nodes(rest, neighbours)
+        legal = None
+        if types is not None:
+            legal = kernel.legal_pairs(
+                source.nodes,
+                destination.nodes,
+                kernel.open_ends(part, source.nodes, neighbours, types),
+                kernel.open_ends(rest, destination.nodes, neighbours, types),
+                types.node,
+            )
         if self.edge_predictor is None:
-            return kernel.degree_preserving_pairs(source, destination, rng), None, None
-        pairs = kernel.all_pairs(source.nodes, destination.nodes)
+            lost = source.lost + destination.lost
+            if legal is None:
+                pairs = kernel.degree_preserving_pairs(source, destination, rng)
+            else:
+                pairs = kernel.degree_preserving_subset(legal, lost, rng)
+            return pairs, None, None, lost // 2 - np.diff(pairs.ptr)
+        pairs = kernel.all_pairs(source.nodes, destination.nodes) if legal is None else legal
         nodes = clean.prediction.nodes
-        return pairs, *self.edge_predictor.draw(nodes, pairs.source, pairs.destination, rng)
+        drawn = self.edge_predictor.draw(nodes, pairs.source, pairs.destination, rng)
+        return pairs, *drawn, None
 
     def transform(self, plan: TransplantPlan, clean: CleanPass) -> MixedGraphs:
         """Build the mixed graphs and their targets (Algorithm 3, lines 10-11)."""
@@ -317,7 +411,8 @@ class GraphTransplant(Augmentation):
         part = plan.part
         if not self.insert:
             part = Segments(np.zeros_like(part.ptr), part.item[:0])
-        mixed = kernel.assemble(batch.csr, part, plan.rest, plan.pairs)
+        assemble = _destination_first if self.destination_first else kernel.assemble
+        mixed = assemble(batch.csr, part, plan.rest, plan.pairs)
 
         saliency = plan.saliency
         if self.importance == "size":
@@ -329,11 +424,17 @@ class GraphTransplant(Augmentation):
         y = mix_rows(targets, batch.on_device(plan.source_of), label_weight)
 
         nodes = batch.nodes_like(mixed.node_origin)
-        edges = batch.edges_like(_templates(plan, batch, mixed))
-        if plan.weight is not None:
-            edges = _weighted(edges, plan, batch, mixed)
+        edges = batch.edges_like(templates_of(mixed, plan.template, batch))
+        if plan.weight is not None and (plan.soft_edges or "edge_weight" in edges):
+            edges["edge_weight"] = drawn_weights(edges, plan.weight, batch, mixed)
+        if self.protect is not None:
+            transplanted = _from_source(mixed.graphs.ptr, plan.rest, self.destination_first)
+            nodes[self.protect] = nodes[self.protect].masked_fill(batch.on_device(transplanted), 0)
+        virtual = batch.derive(mixed.graphs, nodes=nodes, edges=edges, y=y)
+        if self.edge_attributes is not None:
+            virtual = recomputed(virtual, self.edge_attributes)
         return MixedGraphs(
-            batch=batch.derive(mixed.graphs, nodes=nodes, edges=edges, y=y),
+            batch=virtual,
             targets=y,
             auxiliary_loss=plan.auxiliary_loss,
             source_of=plan.source_of,
@@ -343,6 +444,7 @@ class GraphTransplant(Augmentation):
             node_origin=mixed.node_origin,
             edge_origin=mixed.edge_origin,
             plan=plan,
+            destination_first=self.destination_first,
         )
 
     def _soft(self, model: Predictor, batch: GraphBatch) -> bool:
@@ -413,10 +515,16 @@ class GraphTransplant(Augmentation):
                 self.edge_predictor.settle(node_width(model, data))
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
-        """Measure the accuracy of ψ on evenly spaced validation graphs."""
+        """Tell which layer saliency is read at, if not the last; and how good ψ is.
+
+        The accuracy of ψ is that on evenly spaced validation graphs.
+        """
         check_stores(validation=validation)
+        measured: dict[str, float] = {}
+        if self._moved_to is not None:  # -1: the last layer's gradient x activation
+            measured["saliency_layer"] = float(self._moved_to.layer)
         if self.edge_predictor is None:
-            return {}
+            return measured
         # Data sets are often sorted by class, so the first graphs may all be of one class.
         spread = torch.linspace(0, len(validation) - 1, min(len(validation), _MEASURED)).long()
         batch = validation.batch(spread).to(self.edge_predictor.first.weight.device)
@@ -424,20 +532,54 @@ class GraphTransplant(Augmentation):
         with evaluating(module_of(predictor)):
             nodes = predictor.run(batch).nodes
         rng = np.random.default_rng(0)  # the same pairs every epoch
-        return {"edge_predictor_accuracy": self.edge_predictor.accuracy(nodes, batch, rng)}
+        measured["edge_predictor_accuracy"] = self.edge_predictor.accuracy(nodes, batch, rng)
+        return measured
 
-    def _look_at(self, saliency: Tensor, batch: GraphBatch) -> None:
-        """Warn once if saliency does not distinguish nodes."""
-        if self._warned_about_saliency:
+    def _protected(self, batch: GraphBatch) -> Bools:
+        """Nodes that are never removed."""
+        mask = batch.nodes.get(self.protect or "")
+        if mask is None or mask.dim() != 1:
+            known = ", ".join(name for name, field in batch.nodes.items() if field.dim() == 1)
+            raise DataError(
+                f"`protect` must name a field of the batch with one entry per node; got "
+                f"{self.protect!r}, and there {'are ' + known if known else 'is none'}"
+            )
+        return mask.bool().cpu().numpy()
+
+    def _look_at_attributes(self, batch: GraphBatch) -> None:
+        """Warn once if edge attributes follow from positions, which new edges do not inherit."""
+        if self._looked_at_attributes:
             return
-        self._warned_about_saliency = True
-        finite = bool(torch.isfinite(saliency).all())
-        if finite and not varies_within_graphs(saliency, batch):
+        self._looked_at_attributes = True
+        name = geometric_field(batch)
+        if name is not None:
+            warnings.warn(
+                f"`{name}` follows from `pos`, but new edges copy that of other edges: compute it "
+                "in `forward`, or pass `edge_attributes=`, such as T.Distance(cat=False)",
+                stacklevel=3,
+            )
+
+    def _look_at(self, saliency: Tensor, clean: CleanPass) -> None:
+        """Warn once if saliency is not read at the last layer, or does not distinguish nodes."""
+        used = clean.nearest.get(self.saliency, self.saliency)
+        last = replace(self.saliency, layer=-1)
+        self._moved_to = None if used in (self.saliency, last) else used
+        first, self._looked_at_saliency = not self._looked_at_saliency, True
+        if self._moved_to is not None and not self._warned_about_saliency:
+            self._warned_about_saliency = True
+            warnings.warn(
+                "the gradient at the last message-passing layer is the same for all nodes of a "
+                f"graph: saliency is the {used} instead; `saliency=gt.NodeSaliency(...)` "
+                "or `saliency_module` choose another",
+                stacklevel=3,
+            )
+        elif (
+            first and saliency.isfinite().all() and not varies_within_graphs(saliency, clean.batch)
+        ):
+            other = "" if self.saliency == NodeSaliency() else "`saliency=gt.NodeSaliency()` or "
             warnings.warn(
                 "node saliency is the same for all nodes of every graph: anchors are random and "
-                "labels are mixed by size; with mean or sum readout, compute saliency before the "
-                "activation or at an earlier layer, with `saliency=gt.NodeSaliency(layer=-2)` or "
-                "`saliency_module`",
+                f"labels are mixed by size; use {other}`saliency_module` to read it elsewhere",
                 stacklevel=3,
             )
 
@@ -448,45 +590,43 @@ def label_weights(source_share: Doubles, destination_share: Doubles) -> Doubles:
     return np.where(total > 0, source_share / np.where(total > 0, total, 1.0), 0.5)
 
 
+def _from_source(ptr: Ints, rest: Segments, destination_first: bool) -> Bools:
+    """Whether a node of mixed graphs was transplanted."""
+    remaining = np.diff(rest.ptr)
+    counts = np.stack((np.diff(ptr) - remaining, remaining), axis=1)
+    from_source = np.tile([True, False], len(remaining))
+    if destination_first:
+        return np.repeat(~from_source, counts[:, ::-1].ravel())
+    return np.repeat(from_source, counts.ravel())
+
+
+def _destination_first(
+    graphs: CSR, part: Segments, rest: Segments, pairs: Pairs
+) -> kernel.Assembled:
+    """Assemble mixed graphs with the nodes of the destination first."""
+    order = np.lexsort((pairs.source, pairs.destination, csr.rows_of(pairs.ptr)))
+    _, source, destination, into_source, into_destination = pairs
+    turned = Pairs(
+        pairs.ptr, destination[order], source[order], into_destination[order], into_source[order]
+    )
+    mixed = kernel.assemble(graphs, rest, part, turned)
+    new = mixed.pair >= 0
+    mixed.pair[new] = order[mixed.pair[new]]
+    return mixed
+
+
+def _without(nodes: Segments, excluded: Bools) -> Segments:
+    """The nodes that are not excluded."""
+    kept = ~excluded[nodes.item]
+    return Segments(np.concatenate(([0], np.cumsum(kept)))[nodes.ptr], nodes.item[kept])
+
+
 def _keep_one(rest: Segments, ptr: Ints, rng: np.random.Generator) -> Segments:
     """Keep a random node of every graph of which nothing is left."""
     none_left = np.diff(rest.ptr) == 0
     drawn = rng.integers(ptr[:-1][none_left], ptr[1:][none_left])
     kept = np.insert(rest.item, rest.ptr[:-1][none_left], drawn)
     return Segments(rest.ptr + np.concatenate(([0], np.cumsum(none_left))), kept)
-
-
-def _templates(plan: TransplantPlan, batch: GraphBatch, mixed: kernel.Assembled) -> Ints:
-    """The edge of the batch whose attributes every edge has: its origin, or its template."""
-    copied, new = mixed.edge_origin, mixed.pair >= 0
-    if not batch.edges or not new.any():
-        return copied
-    template = np.where(new, plan.template[mixed.pair], copied)
-    if batch.symmetric:
-        # A lost edge leads to the end that lost it; the other direction takes its reverse.
-        receiver = mixed.node_origin[csr.rows_of(mixed.graphs.row_ptr)]
-        drawn = new & (template >= 0)
-        turned = drawn & (csr.rows_of(batch.row_ptr)[template] != receiver)
-        template[turned] = batch.reverse[template[turned]]
-    return template
-
-
-def _weighted(
-    edges: dict[str, Tensor], plan: TransplantPlan, batch: GraphBatch, mixed: kernel.Assembled
-) -> dict[str, Tensor]:
-    """Multiply the weights of new edges by ψ's 0 or 1, which carries its gradient."""
-    if "edge_weight" not in edges:
-        if not plan.soft_edges:
-            return edges
-        x = batch.nodes.get("x")
-        dtype = x.dtype if x is not None and x.is_floating_point() else None
-        ones = torch.ones(len(mixed.pair), dtype=dtype, device=batch.device)
-        edges = {**edges, "edge_weight": ones}
-    assert plan.weight is not None
-    weight, new = edges["edge_weight"], np.flatnonzero(mixed.pair >= 0)
-    index = batch.on_device(new)
-    drawn = plan.weight.index_select(0, batch.on_device(mixed.pair[new])).to(weight.dtype)
-    return {**edges, "edge_weight": weight.index_copy(0, index, weight[index] * drawn)}
 
 
 def _embedded(nodes: Tensor | None) -> Prediction:

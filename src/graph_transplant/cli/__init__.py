@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from inspect import isfunction
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from graph_transplant import __version__
-from graph_transplant.cli.arguments import check_arguments
+from graph_transplant.cli.arguments import PARAMETER, check_arguments
 from graph_transplant.cli.attack import attack
 from graph_transplant.cli.comparisons import across, compare, report
 from graph_transplant.cli.lists import datasets, methods
@@ -43,7 +44,7 @@ app = App(
     ),
     version=__version__,
     version_flags=["--version"],
-    default_parameter=Parameter(negative=()),
+    default_parameter=PARAMETER,
 )
 for one in COMMANDS:
     app.command(one)
@@ -62,19 +63,22 @@ def run_app(
     try:
         if program == "graph-transplant" and words[:1] == ["paper"]:
             raise GraphTransplantError(gone("paper"))
-        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
-        if command in (*COMMANDS, app.default_command):
-            name = command.__name__
-            listed = (app[name] if command in COMMANDS else app).assemble_argument_collection()
+        named = app.parse_commands(words)[1][-1]
+        if isfunction(named.default_command):  # not the help
+            listed = named.assemble_argument_collection()
             set_command(words, {one.field_info.name: one.name for one in listed}, program)
-            if command in COMMANDS:
-                check_arguments(name, bound)
+        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        if isfunction(command):
+            check_arguments(command, bound)
         status: int | None = command(*bound.args, **bound.kwargs)
         sys.stdout.flush()  # so that its errors are handled below
     except GraphTransplantError as problem:
         print_error(str(problem))
         return BAD_INPUT
     except CycloptsError as problem:
+        if isinstance(problem.__cause__, GraphTransplantError):  # of a word of ours
+            print_error(str(problem.__cause__))
+            return BAD_INPUT
         chain = " ".join([program, *(problem.command_chain or ())])
         said = str(problem)
         if isinstance(problem, UnusedCliTokensError) and problem.unused_tokens:

@@ -1,126 +1,126 @@
-"""Checks of names, numbers and paths without torch, so that errors are reported at once."""
+"""Arguments of the commands: lists, checks without torch, and the data they name."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from inspect import BoundArguments
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from graph_transplant.cli.output import gone, split_list, split_numbers
-from graph_transplant.config.compare import SPLITS
-from graph_transplant.config.datasets import SUFFIXES, check_data
-from graph_transplant.config.fit import TIES
-from graph_transplant.config.recipes import MODELS, READOUTS, RECIPES, SCALES, TRAINING_SPLITS
-from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.methods import GROUPS, METHODS, RENAMED_GROUPS, expand_methods
-from graph_transplant.metrics import TASKS, selection_metrics
+from cyclopts import Parameter, Token
+from cyclopts import convert as convert_token
+
+from graph_transplant.cli.output import gone, note
+from graph_transplant.config.datasets import SUFFIXES, InputConfig, LoadConfig, check_data
+from graph_transplant.config.options import checked
+from graph_transplant.errors import GraphTransplantError
 from graph_transplant.utils.files import check_model, refuse_overwrite
 
-# Repeated from modules that import torch; a test checks that they are complete.
-ENGINES = ("local", "ray")
+if TYPE_CHECKING:
+    from graph_transplant.data import GraphStore
+    from graph_transplant.errors import Skipped
 
-FOLDERS = ("across", "compare", "train")  # commands that write a folder, not a file
+FOLDERS = ("across", "compare", "reproduce", "train")  # commands that write a folder, not a file
 
-LISTS = {
-    "layers": int,
-    "rows": int,
-    "attack": float,
-    "budget": float,
-    "label_noise": float,
-    "train_fraction": float,
-}
-"""Options that take several numbers, separated by commas."""
+SHOWN_REASONS = 3  # maximum number of skipped rows to print; the file lists all
 
-LIMITS: Mapping[str, tuple[Callable[[float], bool], str]] = {
-    "folds": (lambda value: value >= 3, "at least 3"),
-    "seed": (lambda value: value >= 0, "at least 0"),
-    **dict.fromkeys(
-        ("batch_size", "count", "ensemble", "epochs", "hidden", "hops", "layers", "repeats",
-         "rows", "threads", "workers"),
-        (lambda value: value >= 1, "at least 1"),
+Columns = Annotated[LoadConfig, Parameter(name="*")]
+InputColumns = Annotated[InputConfig, Parameter(name="*")]
+NO_COLUMNS, NO_INPUT_COLUMNS = LoadConfig(), InputConfig()
+
+Select = Annotated[
+    bool,
+    Parameter(
+        help="Report each method with the number of layers and the parameters from its search "
+        "space that have the best mean validation metric."
     ),
-    "learning_rate": (lambda value: value > 0, "above 0"),
-    **dict.fromkeys(
-        ("attack", "budget", "train_fraction"), (lambda value: 0 < value <= 1, "in (0, 1]")
-    ),
-    **dict.fromkeys(
-        ("label_noise", "equal_within", "dropout", "test"),
-        (lambda value: 0 <= value < 1, "in [0, 1)"),
-    ),
-    **dict.fromkeys(("coverage", "validation"), (lambda value: 0 < value < 1, "in (0, 1)")),
-}  # fmt: skip
-"""Valid numbers of each option, as a predicate and in words."""
+]
 
 
-def check_arguments(command: str, bound: BoundArguments) -> None:
-    """Raise if an argument of a command is invalid for any data."""
-    given: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        given |= vars(value) if is_dataclass(value) else {name: value}
-    if given.get("engine") == "torchrun":
+# ------------------------------------------------------------------ words to values
+
+
+def convert(kind: Any, tokens: Sequence[Token]) -> Any:
+    """Convert a word: lists at commas; names stay as they are, and are checked as in Python."""
+    kind, option = _plain(kind), tokens[0].keyword
+    word = ",".join(token.value for token in tokens)  # more than one if a list is repeated
+    if option == "--engine" and word == "torchrun":
         raise GraphTransplantError(gone("compare --engine torchrun"))
-    choices = choices_of(command)
-    for name, value in given.items():
-        if name == "data" and value is not None:
+    if get_origin(kind) is Literal:
+        return word
+    if get_origin(kind) is not tuple:
+        return convert_token(kind, tokens)
+    item = _plain(get_args(kind)[0])
+    item = item if item in (int, float) else str
+    try:
+        items = [item(part.strip()) for part in word.split(",")]
+    except ValueError:
+        items = [""]
+    if "" in items:
+        noun = {int: "whole numbers", float: "numbers", str: "names"}[item]
+        raise GraphTransplantError(f"{option} must be {noun} separated by commas, got {word!r}")
+    return items
+
+
+def _plain(kind: Any) -> Any:
+    """A type without what says that it may be missing, and without its checks."""
+    while get_origin(kind) in (Annotated, Union, UnionType):
+        kind = get_args(kind)[0]
+    return kind
+
+
+def show_default(value: Any) -> Any:
+    """Return a default for the help, as it would be typed."""
+    if not isinstance(value, tuple):
+        return value
+    return ",".join(f"{one:g}" if isinstance(one, float) else str(one) for one in value) or "none"
+
+
+PARAMETER = Parameter(negative=(), converter=convert, show_default=show_default)
+"""How every option is read and shown."""
+
+
+# ------------------------------------------------------------------ checks
+
+
+def check_arguments(command: Callable[..., Any], bound: BoundArguments) -> None:
+    """Raise if an argument of a command is invalid for any data."""
+    name, kinds = command.__name__, get_type_hints(command, include_extras=True)
+    given: dict[str, Any] = {}
+    for argument, value in bound.arguments.items():
+        # The options of a dataclass are checked by itself.
+        given |= vars(value) if is_dataclass(value) else {argument: value}
+        if get_origin(kinds[argument]) in (Annotated, Literal, Union, UnionType):
+            bound.arguments[argument] = checked(argument, kinds[argument], value)
+    for argument, value in given.items():
+        if argument == "data" and isinstance(value, str):
             # These commands also accept SMILES.
-            if command not in ("predict", "explain") or value.lower().endswith(SUFFIXES):
+            if name not in ("predict", "explain") or value.lower().endswith(SUFFIXES):
                 check_data(value, given.get("root"))
-        elif name in ("model", "against") and isinstance(value, Path):
+        elif argument in ("model", "against") and isinstance(value, Path):
             check_model(value, "model.json")
-        elif name in ("directory", "directories"):
-            for directory in [value] if name == "directory" else value:
+        elif argument in ("directory", "directories"):
+            for directory in [value] if argument == "directory" else value:
                 check_records(directory)
-        elif name in choices and isinstance(value, str):
-            # Parameters after a method's name are checked elsewhere.
-            for item in split_list(name, value) if name in ("methods", "models") else [value]:
-                key = item.partition(":")[0] if name in ("method", "methods") else item
-                check_choice(name, key, choices[name])
-        elif name in LIMITS and value is not None:
-            fits, words = LIMITS[name]
-            several = isinstance(value, str)
-            for number in split_numbers(name, value, LISTS[name]) if several else [value]:
-                if not fits(number):
-                    raise GraphTransplantError(f"`{name}` must be {words}, got {number:g}")
-    engine = given.get("engine", ENGINES[0])
-    if given.get("address") and engine != "ray":
-        raise GraphTransplantError(
-            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
-        )
-    if not given.get("validation", 0) + given.get("test", 0) < 1:
-        raise GraphTransplantError(
-            "`validation` and `test` must leave graphs to train on: together they must be below 1"
-        )
-    if command == "across" and not given.get("directories"):
+    if name == "across" and not given.get("directories"):
         raise GraphTransplantError(
             "name the directories of comparisons on at least two data sets; got none"
         )
     if given.get("out") is not None and str(given["out"]) != "-":
-        check_out(Path(given["out"]), given, folder=command in FOLDERS)
-
-
-def choices_of(command: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the valid names of each option of a command."""
-    transplants = tuple(name for name in METHODS if name.startswith("transplant-"))
-    return {
-        "methods": (*GROUPS, *METHODS, *RENAMED_GROUPS),
-        "method": transplants if command == "show" else tuple(expand_methods(["all"])),
-        "models": ("auto", *MODELS),
-        "model": ("auto", *MODELS),
-        "metric": tuple(selection_metrics()),
-        "split": SPLITS if command == "compare" else TRAINING_SPLITS,
-        "scale": ("auto", *SCALES),
-        "recipe": tuple(RECIPES),
-        "readout": READOUTS,
-        "ties": TIES,
-        "task": TASKS,
-        "class_weight": ("balanced",),
-        "saliency": ("gradient-x-activation", "gradient"),
-        "format": ("html", "markdown", "latex", "csv"),
-        "engine": ENGINES,
-    }
+        check_out(Path(given["out"]), given, folder=name in FOLDERS)
 
 
 def check_out(out: Path, given: Mapping[str, Any], *, folder: bool) -> None:
@@ -147,3 +147,35 @@ def check_records(directory: Path) -> None:
         raise GraphTransplantError(
             f"there are no records in {directory}: `graph-transplant compare` writes records.jsonl"
         )
+
+
+# ------------------------------------------------------------------ data
+
+
+def load_data(data: str, options: LoadConfig) -> GraphStore:
+    """Load a data set with these options."""
+    from graph_transplant.datasets import load
+    from graph_transplant.errors import SkippedRows
+
+    with warnings.catch_warnings():
+        # Commands print these rows.
+        warnings.simplefilter("ignore", SkippedRows)
+        return load(data, **options.given())
+
+
+def tell_skipped(store: GraphStore, path: Path) -> None:
+    """Print the notes and the skipped rows, which ``path`` lists."""
+    for text in store.notes:
+        note(text)
+    tell_rows(store.skipped, len(store), f", see {path}")
+
+
+def tell_rows(skipped: Sequence[Skipped], read: int, where: str = "") -> None:
+    """Print how many rows were skipped, and the first reasons."""
+    if not skipped:
+        return
+    note(f"{len(skipped)} of {len(skipped) + read} rows skipped{where}")
+    for row in skipped[:SHOWN_REASONS]:
+        note(f"  row {row.row}: {row.reason}", "dim")
+    if len(skipped) > SHOWN_REASONS:
+        note(f"  and {len(skipped) - SHOWN_REASONS} more", "dim")

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.text import Text
 
-from graph_transplant.cli.inputs import NO_INPUT_OPTIONS, InputOptions, tell_rows
-from graph_transplant.cli.output import cell, note, output, plain_table, split_numbers
+from graph_transplant.cli.arguments import NO_INPUT_COLUMNS, InputColumns, tell_rows
+from graph_transplant.cli.output import cell, note, output, plain_table
+from graph_transplant.config.datasets import InputConfig
+from graph_transplant.config.options import Count, PositiveShare, Seed
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.utils.text import count
 
@@ -28,13 +30,13 @@ def attack(
     data: str,
     /,
     *,
-    budget: str = "0.2",
-    hops: int = 4,
-    seed: int = 0,
+    budget: tuple[PositiveShare, ...] = (0.2,),
+    hops: Count = 4,
+    seed: Seed = 0,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
     target: str | None = None,
     device: str = "cpu",
-    columns: InputOptions = NO_INPUT_OPTIONS,
+    columns: InputColumns = NO_INPUT_COLUMNS,
 ) -> None:
     """Measure a model's accuracy under adversarial changes to the edges of labelled graphs.
 
@@ -72,8 +74,7 @@ def attack(
     if any(known):
         which = f"{sum(known)} of these {len(store)} graphs"
         note(f"the model was trained on {which}: use others for a meaningful result")
-    budgets = list(dict.fromkeys(split_numbers("budget", budget, float)))
-    changes = count(attack_edges(store, max(budgets)), "change")
+    changes = count(attack_edges(store, max(budget)), "change")
     note(f"attacking {count(len(store), 'graph')}, at most {changes} in each")
     only_removed = removals_only(loaded.network, store)
     if only_removed:
@@ -88,7 +89,7 @@ def attack(
     if len(set(clean.logits.argmax(1).tolist())) == 1:
         note("the model predicts the same class for every graph: an attack can show little")
     begin = time.perf_counter()
-    found = robustness(loaded.network, store, budgets, data=store, hops=hops, seed=seed)
+    found = robustness(loaded.network, store, budget, data=store, hops=hops, seed=seed)
     document = {
         "model": str(model),
         "trained_on": loaded.name,
@@ -111,7 +112,7 @@ def attack(
 
 
 def labelled(
-    model: TrainedModel, data: str, target: str | None, columns: InputOptions
+    model: TrainedModel, data: str, target: str | None, columns: InputConfig
 ) -> tuple[GraphStore, list[Skipped]]:
     """Read labelled graphs like the model's training graphs; also return the skipped rows."""
     import torch

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from graph_transplant.cli.inputs import NO_OPTIONS, DataOptions, load_data, tell_skipped
+from graph_transplant.cli.arguments import NO_COLUMNS, Columns, Select, load_data, tell_skipped
 from graph_transplant.cli.output import (
     cell,
     gone,
@@ -22,50 +22,26 @@ from graph_transplant.cli.output import (
     progress_display,
     resumable,
     selection,
-    split_list,
-    split_numbers,
 )
-from graph_transplant.metrics import selection_metrics
+from graph_transplant.config.compare import CompareConfig
+from graph_transplant.config.options import ShareBelowOne
 from graph_transplant.utils.files import SKIPPED, folder_name, write_atomically
-from graph_transplant.utils.text import capital, listed, number, p_value, points
+from graph_transplant.utils.text import capital, number, p_value, points
 
 if TYPE_CHECKING:
     from graph_transplant.results.results import Results
 
 
-def compare(
+def compare(  # noqa: D417 - `Select` has its help
     data: str = "motifs",
     /,
     *,
-    methods: str | None = None,
-    models: str = "auto",
-    layers: str = "3",
-    folds: int = 5,
-    repeats: int = 1,
-    select: bool = False,
-    metric: str | None = None,
-    split: str = "folds",
-    scale: str = "auto",
-    recipe: str = "paper",
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    learning_rate: float | None = None,
-    readout: str | None = None,
-    balance: bool = False,
-    attack: str | None = None,
-    label_noise: str = "0",
-    train_fraction: str = "1",
-    group_duplicates: bool | None = None,
-    ties: str | None = None,
-    equal_within: float = 0.01,
-    seed: int = 0,
-    workers: int = 1,
-    engine: str = "local",
-    address: str | None = None,
+    config: Annotated[CompareConfig, Parameter(name="*")] = CompareConfig(),  # noqa: B008
+    select: Select = False,
     tensorboard: Annotated[Path | None, Parameter(show=False)] = None,
     fresh: bool = False,
     out: Path | None = None,
-    columns: DataOptions = NO_OPTIONS,
+    columns: Columns = NO_COLUMNS,
 ) -> int:
     """Compare methods by cross-validation and write a report.
 
@@ -74,71 +50,12 @@ def compare(
     Args:
         data: Name of a data set (see `graph-transplant datasets`), or the path of a table (CSV,
             Excel, Parquet, .smi), SDF or JSON Lines file, or of a TU or OGB folder or archive.
-        methods: Methods, separated by commas; `all` selects those that train a network, `baselines`
-            those that do not; see `graph-transplant methods` for names and parameters. All methods
-            are compared with `vanilla`. [default: vanilla,transplant-dp,transplant-ep; for
-            molecules read from SMILES also forest,majority]
-        models: Convolutions, separated by commas: gcn, gcs, gin, gat, and with edge features gine,
-            gat-edge; auto selects gine for molecules read with their bonds, otherwise gcs.
-        layers: Numbers of convolution layers, separated by commas.
-        folds: Folds of the cross-validation; one is the test set, one the validation set.
-        repeats: Number of times the cross-validation is repeated, each with a new shuffle.
-        select: Report each method with the number of layers and the parameters from its search
-            space that have the best mean validation metric.
-        metric: Metric that ranks the methods: METRIC_NAMES. [default: auroc for several labels, for
-            two classes of molecules in a table, and for two classes if one is rare; r2 for numbers;
-            otherwise accuracy]
-        split: folds; scaffold-folds, which keep molecules with the same Bemis-Murcko scaffold
-            together; official, the split provided with the data set; or scaffold, a single scaffold
-            split of molecules.
-        scale: The paper's patience and batch size for small, medium or large data sets; auto
-            decides by the number of graphs.
-        recipe: How networks are built and trained: paper, or strong (normalisation, residual
-            connections, AdamW with warm-up and cosine decay).
-        epochs: Maximum number of epochs per trial; the paper's recipe stops earlier if nothing
-            improves. [default: 1000; 200 with the strong recipe]
-        batch_size: Graphs per training batch. [default: 128; 64 for large data sets; 32 for small
-            ones with the strong recipe]
-        learning_rate: Highest learning rate. [default: 0.0005; 0.001 with the strong recipe]
-        readout: How node embeddings are pooled: mean, sum, max or mean-max. [default: mean;
-            mean-max with the strong recipe]
-        balance: Draw each class equally often.
-        attack: Also attack the test graphs (GradArgmax), changing this share of the mean number of
-            edges; several shares, separated by commas, give a curve. For models that use edge
-            features, edges are only removed.
-        label_noise: Share of the training labels to make wrong; several shares, separated by
-            commas, give a curve.
-        train_fraction: Share of the training graphs to train on; several shares, separated by
-            commas, give a curve.
-        group_duplicates: Keep identical graphs in the same fold. [default: for molecules read from
-            a table]
-        ties: Which epoch to keep if several have the same validation metric: first, loss (the one
-            with the lowest validation loss) or reset (the last; every tie restarts patience).
-            [default: first; loss with the strong recipe]
-        equal_within: Methods are practically equal if the whole 95 % interval of their difference
-            lies within this distance of zero; 0.01 is one point.
-        seed: Seed for all randomness.
-        workers: Number of trials to run in parallel, one core each.
-        engine: What runs the trials: local (processes on this machine) or ray (a cluster).
-        address: Address of the Ray cluster. [default: one is started on this machine]
+        config: What to compare, and how.
         tensorboard: Removed; see `GONE`.
         fresh: Start over; existing records are kept under another name.
         out: Directory for records, tables and report. [default: comparisons/DATA]
         columns: How the data are read.
     """
-    asked = dict(locals())
-    for name in ("data", "models", "tensorboard", "columns"):
-        del asked[name]
-    asked |= {
-        "methods": None if methods is None else split_list("methods", methods),
-        "model": split_list("models", models),
-        "layers": split_numbers("layers", layers, int),
-        "select": selection(select),
-        "attack": split_numbers("attack", attack, float) if attack else [],
-        "label_noise": split_numbers("label_noise", label_noise, float),
-        "train_fraction": split_numbers("train_fraction", train_fraction, float),
-    }
-
     from graph_transplant.comparison.compare import compare as run
 
     directories: list[Path] = []
@@ -150,7 +67,8 @@ def compare(
         directory = out or Path("comparisons") / folder_name(store.name)
         directories.append(directory)
         tell_skipped(store, directory / SKIPPED)
-        results = run(store, **asked | {"out": directory, "reporter": progress_display()})
+        asked = vars(config) | {"select": selection(select), "out": directory, "fresh": fresh}
+        results = run(store, **asked, reporter=progress_display())
         results.check()
         print_results(results)
         return 0
@@ -158,35 +76,35 @@ def compare(
     return resumable(work, lambda: directories)
 
 
-# The names come from the registry of metrics.
-compare.__doc__ = (compare.__doc__ or "").replace("METRIC_NAMES", listed(selection_metrics(), "or"))
-
-
-def report(
+def report(  # noqa: D417 - `Select` has its help
     directory: Path,
     /,
     *,
-    format: str = "html",  # noqa: A002 - the name of the option
-    select: bool = False,
-    equal_within: float = 0.01,
+    format: Literal["html", "markdown", "latex", "csv"] = "html",  # noqa: A002 - as the option
+    select: Select = False,
+    equal_within: ShareBelowOne = CompareConfig.equal_within,
+    ignore: tuple[str, ...] = (),
     out: Path | None = None,
 ) -> None:
     """Rebuild the report of a comparison, or write its ranking tables for a paper.
 
     Args:
         directory: Directory written by `graph-transplant compare` or `paper`.
-        format: html (a page with all figures), markdown, latex (requires the booktabs package) or
-            csv.
-        select: Report each method with the layers and parameters that have the best mean validation
-            metric.
+        format: html is a page with all figures; latex requires the booktabs package.
         equal_within: Methods are practically equal if the whole 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
+        ignore: Codes of warnings to leave out, such as GT007, separated by commas.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
     from graph_transplant.report.comparison import figures_folder
     from graph_transplant.results.results import read_results
 
-    results = read_results(directory, selection=selection(select), equal_within=equal_within)
+    results = read_results(
+        directory,
+        selection=selection(select),
+        equal_within=equal_within,
+        ignore=ignore,
+    )
     if format == "html":
         page = results.report(out)
         files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}
@@ -212,14 +130,14 @@ def report(
         print_files(output(), {out: "the tables"})
 
 
-def across(*directories: Path, select: bool = False, out: Path | None = None) -> None:
+def across(  # noqa: D417 - `Select` has its help
+    *directories: Path, select: Select = False, out: Path | None = None
+) -> None:
     """Rank methods across several data sets and test the ranks.
 
     Args:
         directories: Directories written by `graph-transplant compare` or `paper`, for at least two
             data sets.
-        select: Report each method with the layers and parameters that have the best mean validation
-            metric.
         out: Folder for the critical-difference diagram of each model as SVG, with its numbers as
             CSV. [default: none is written]
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from graph_transplant.cli.inputs import (
-    NO_INPUT_OPTIONS,
-    NO_OPTIONS,
-    DataOptions,
-    InputOptions,
+from graph_transplant.cli.arguments import (
+    NO_COLUMNS,
+    NO_INPUT_COLUMNS,
+    Columns,
+    InputColumns,
     load_data,
     tell_skipped,
 )
@@ -35,10 +35,10 @@ from graph_transplant.cli.output import (
     print_error,
     print_files,
     repeated_command,
-    split_numbers,
     use_threads,
 )
 from graph_transplant.config.datasets import check_data, existing
+from graph_transplant.config.options import Count, InnerShare, SaliencyKind, Seed, TransplantName
 from graph_transplant.config.train import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.metrics import METRICS
@@ -69,11 +69,12 @@ def train(
     *,
     config: Annotated[TrainConfig, Parameter(name="*")] = TrainConfig(),  # noqa: B008
     device: str = "cpu",
-    threads: int = 1,
+    threads: Count = 1,
     tensorboard: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
-    columns: DataOptions = NO_OPTIONS,
+    ignore: tuple[str, ...] = (),
+    columns: Columns = NO_COLUMNS,
 ) -> int:
     """Train one model, calibrate it, and save it with a model card.
 
@@ -88,13 +89,16 @@ def train(
         tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
         fresh: Start over: replace an existing model, and do not resume an interrupted training.
+        ignore: Codes of warnings to leave out, such as GT103, separated by commas.
         columns: How the data are read.
     """
     from graph_transplant.models import train as run
+    from graph_transplant.results.caveats import check_codes
     from graph_transplant.training.checkpoint import CheckpointError
     from graph_transplant.training.tensorboard import TensorBoard
 
     use_threads(threads)
+    ignored = check_codes(ignore)
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     store = load_data(data, columns)
     directory = out or Path("models") / folder_name(store.name)
@@ -156,9 +160,9 @@ def train(
             logger.close()
     trained = replace(trained, description={**trained.description, "command": repeated_command()})
     trained.save(directory)
-    trained.report(directory / "card.html")
+    trained.report(directory / "card.html", ignore=ignored)
     remove_checkpoints(checkpoint)
-    print_model(trained)
+    print_model(trained, ignored)
     print_files(output(), files)
     return 0
 
@@ -169,18 +173,17 @@ def remove_checkpoints(first: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def print_model(trained: TrainedModel) -> None:
+def print_model(trained: TrainedModel, ignore: Collection[str] = ()) -> None:
     """Print the metrics and training of a model, and the warnings of its card."""
-    from graph_transplant.report.card_findings import CardData as Described
-    from graph_transplant.report.card_findings import card_findings as said
+    from graph_transplant.report.card_findings import CardData, card_findings
 
     console = output()
     description = trained.description
     training, metrics = description["training"], description["metrics"]
     console.print()
     console.print(model_table(metrics))
-    for warning in said(Described(description))[0]:
-        note(warning)
+    for warning in card_findings(CardData(description), ignore)[0]:
+        note(warning.text)
     sizes, members = training["sizes"], training["ensemble"]
     networks = "" if members == 1 else f"{members} networks "
     epochs = training.get("best_epochs") or [training["best_epoch"]]
@@ -221,12 +224,12 @@ def predict(
     /,
     *more: str,
     out: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    coverage: float | None = None,
-    batch_size: int | None = None,
-    workers: int = 1,
+    coverage: InnerShare | None = None,
+    batch_size: Count | None = None,
+    workers: Count = 1,
     device: str = "cpu",
-    threads: int = 1,
-    columns: InputOptions = NO_INPUT_OPTIONS,
+    threads: Count = 1,
+    columns: InputColumns = NO_INPUT_COLUMNS,
 ) -> int:
     """Predict with a trained model: one output row per input row.
 
@@ -287,7 +290,7 @@ def predict(
     return status_of(predicted=done.predicted, rows=done.rows)
 
 
-def tell_coverage(model: TrainedModel, coverage: float | None) -> None:
+def tell_coverage(model: TrainedModel, coverage: InnerShare | None) -> None:
     """Print if the model has too few validation graphs for sets or intervals."""
     from graph_transplant.models.uncertainty import COVERAGE, graphs_needed
 
@@ -373,14 +376,14 @@ def explain(
     *,
     out: Path = Path("explain.html"),
     against: Path | None = None,
-    rows: str | None = None,
-    count: int = 12,
+    rows: tuple[Count, ...] | None = None,
+    count: Count = 12,
     label: str | None = None,
     target: str | None = None,
-    saliency: str = "gradient-x-activation",
+    saliency: SaliencyKind = "gradient-x-activation",
     device: str = "cpu",
-    threads: int = 1,
-    columns: InputOptions = NO_INPUT_OPTIONS,
+    threads: Count = 1,
+    columns: InputColumns = NO_INPUT_COLUMNS,
 ) -> None:
     """Draw the nodes that predictions are based on, as one page.
 
@@ -394,12 +397,11 @@ def explain(
         label: The class or label to explain. [default: the predicted one]
         target: Columns with the true values, separated by commas. [default: as in the training
             data, if present]
-        saliency: gradient-x-activation, or gradient as in the paper.
+        saliency: What is drawn; gradient is the paper's.
         device: cpu, cuda, cuda:1, mps ...
         threads: Processor threads for the network. More than one is slower on a busy machine.
         columns: How the data are read.
     """
-    wanted = split_numbers("rows", rows, int) if rows else None
     given = columns.given()
     if target is not None:
         given["target"] = target
@@ -415,7 +417,7 @@ def explain(
         explained = explain_rows(
             named if len(named) == len(loaded) else loaded,
             given_data(loaded[0], [data], columns.smiles, Path(folder)),
-            rows=wanted,
+            rows=rows,
             count=count,
             label=label,
             saliency=saliency,
@@ -433,12 +435,12 @@ def show(
     data: str,
     /,
     *,
-    method: str = "transplant-ep",
+    method: TransplantName = "transplant-ep",
     out: Path = Path("gallery.html"),
-    count: int = 8,
-    epochs: int = 20,
-    seed: int = 0,
-    columns: DataOptions = NO_OPTIONS,
+    count: Count = 8,
+    epochs: Count = 20,
+    seed: Seed = 0,
+    columns: Columns = NO_COLUMNS,
 ) -> None:
     """Draw mixed graphs next to the two originals, as one page.
 

@@ -7,17 +7,13 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from graph_transplant.comparison.progress import Display, Heartbeat, Plain, Reporter
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.utils.text import plain
-
-Number = TypeVar("Number", bound=float)
 
 # Exit status: invalid input, a failed trial or machine, Ctrl-C.
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -51,8 +47,7 @@ def in_options(message: str) -> str:
     """Replace Python parameters in a message by the options of the current command."""
 
     def called(match: re.Match[str]) -> str:
-        # An option that takes several names is plural here: `model` is `--models`.
-        return _options.get(match[1]) or _options.get(f"{match[1]}s") or match[0]
+        return _options.get(match[1], match[0])
 
     return re.sub("`([a-z_]+)`", called, message)
 
@@ -84,27 +79,6 @@ def resumable(work: Callable[[], int], directories: Callable[[], Sequence[Path]]
             file=sys.stderr,
         )
         return INTERRUPTED
-
-
-def split_list(argument: str, text: str) -> list[str]:
-    """Split a list at commas; errors name ``argument``."""
-    items = [item.strip() for item in text.split(",")]
-    if not all(items):
-        raise GraphTransplantError(
-            f"`{argument}` must be names separated by single commas, got {text!r}"
-        )
-    return items
-
-
-def split_numbers(argument: str, text: str, kind: type[Number]) -> list[Number]:
-    """Split a list of numbers at commas; ``kind`` is ``int`` or ``float``."""
-    try:
-        return [kind(item) for item in text.split(",")]
-    except ValueError as problem:
-        noun = "whole numbers" if kind is int else "numbers"
-        raise GraphTransplantError(
-            f"`{argument}` must be {noun} separated by commas, got {text!r}"
-        ) from problem
 
 
 def selection(select: bool) -> str:

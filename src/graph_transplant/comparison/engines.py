@@ -35,8 +35,9 @@ from graph_transplant.comparison.run_trial import (
     remove_checkpoint,
     run_trial,
 )
+from graph_transplant.config.options import Engine
 from graph_transplant.data import GraphStore
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
 from graph_transplant.methods import METHODS
 from graph_transplant.metrics import BUILT_IN, METRICS
@@ -85,7 +86,7 @@ class Execution:
     callbacks: Sequence[Callable[[EpochLog], None]] = ()  # for trials in this process
 
 
-def run_trials(run: Execution, engine: str = "local") -> None:
+def run_trials(run: Execution, engine: Engine = "local") -> None:
     """Run trials and pass each result to ``run.finish`` as soon as it is available.
 
     Every process uses one torch thread, so that records do not depend on the machine. A trial whose
@@ -105,7 +106,7 @@ def run_trials(run: Execution, engine: str = "local") -> None:
     job = replace(
         run.job, checkpoints=folder, rows=run.store.rows, metrics=metrics, methods=methods
     )
-    if engine == "ray" or (engine == "local" and run.workers > 1):
+    if engine == "ray" or run.workers > 1:
         _check_sendable(job)
     try:
         ENGINES[engine](replace(run, job=job, finish=finish))
@@ -114,13 +115,8 @@ def run_trials(run: Execution, engine: str = "local") -> None:
             folder.rmdir()
 
 
-def check_engine(engine: str, address: str | None) -> None:
-    """Raise if an engine cannot be used, before anything is written."""
-    check_choice("engine", engine, ENGINES)
-    if address is not None and engine != "ray":
-        raise GraphTransplantError(
-            f"`address` names a Ray cluster and needs the engine ray, got {engine!r}"
-        )
+def check_engine(engine: Engine, address: str | None) -> None:
+    """Raise if an engine cannot be reached, before anything is written."""
     if engine == "ray":
         _check_ray(address)
 
@@ -445,7 +441,7 @@ def _connected(ray: Any, workers: int, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-ENGINES: dict[str, Callable[[Execution], None]] = {
+ENGINES: dict[Engine, Callable[[Execution], None]] = {
     "local": _run_local,
     "ray": _run_on_ray,
 }

@@ -1,12 +1,16 @@
 """What can be chosen: options, recipes, data sets by name. Plain data, without torch."""
 
+from graph_transplant.config.compare import CompareConfig
+from graph_transplant.config.datasets import LoadConfig
 from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.recipes import RECIPES, Recipe
 from graph_transplant.config.train import TrainConfig
 
 __all__ = [
     "RECIPES",
+    "CompareConfig",
     "FitConfig",
+    "LoadConfig",
     "Recipe",
     "TrainConfig",
 ]

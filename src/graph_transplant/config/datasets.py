@@ -1,21 +1,21 @@
-"""Names of known data sets, and the folders in which data sets are searched for.
+"""Data sets: known names, folders in which they are searched for, and how files are read.
 
 Does not import torch, so that the command line rejects a wrong name or path at once.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from platformdirs import user_cache_path
 
+from graph_transplant.config.options import check_options
 from graph_transplant.errors import DataError
+from graph_transplant.metrics import Task
 
 DATA_VARIABLE: Final = "GRAPH_TRANSPLANT_DATA"
 CACHE_VARIABLE: Final = "GRAPH_TRANSPLANT_CACHE"
@@ -48,6 +48,50 @@ class DatasetInfo:
     source: str
     location: Path | None = None
 
+
+@dataclass(frozen=True)
+class InputConfig:
+    """How data for a trained model are read; everything else comes from the model.
+
+    Args:
+        smiles: Column with the SMILES. [default: as in the training data]
+        id: Column with the names of the rows. [default: as in the training data]
+        root: Folder where data sets are looked for and kept.
+    """
+
+    smiles: str | None = None
+    id: str | None = None
+    root: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that were set, for ``load`` or ``stream``."""
+        return {name: value for name, value in vars(self).items() if value not in (None, False)}
+
+
+@dataclass(frozen=True)
+class LoadConfig(InputConfig):
+    """How data are read.
+
+    Args:
+        smiles: Column with the SMILES. [default: detected by its name]
+        id: Column with the names of the rows.
+        root: Folder where data sets are looked for and kept.
+        target: Columns of a table, or properties of an SDF file, to predict, separated by commas.
+        task: What kind of targets. [default: inferred from the values]
+        largest_fragment: Keep only the largest fragment of salts and mixtures; also applied when
+            the model predicts.
+    """
+
+    target: str | None = None
+    task: Task | None = None
+    largest_fragment: bool = False
+
+
+READING: Final = tuple(option.name for option in fields(LoadConfig))
+"""Names of the options for reading data."""
 
 _GENERATED: Final = "generated"
 _TU: Final = "TUDataset"

@@ -1,18 +1,20 @@
 """Options of :func:`~graph_transplant.fit`, which a checkpoint must agree with."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-from graph_transplant.errors import (
-    GraphTransplantError,
-    check_at_least,
-    check_choice,
-    check_in,
-    check_positive,
+from graph_transplant.config.options import (
+    Count,
+    MetricName,
+    NonNegative,
+    PatienceUnit,
+    Positive,
+    Seed,
+    Ties,
+    check_options,
 )
-from graph_transplant.metrics import selection_metrics
+from graph_transplant.errors import GraphTransplantError
 
 # The types are evaluated to check the values, which must not import torch.
 if TYPE_CHECKING:
@@ -31,28 +33,12 @@ else:
     LossFunction = MakeOptimizer = MakeScheduler = Call = Output = Submodule = Weights = Any
 
 
-def _check_metric(metric: str) -> None:
-    check_choice("metric", metric, selection_metrics())
-
-
 def _check_callable(**values: Any) -> None:
     for name, value in values.items():
         if value is not None and not callable(value):
             raise GraphTransplantError(
                 f"`{name}` must be callable, such as a class or a functools.partial; got {value!r}"
             )
-
-
-Count = Annotated[int, partial(check_at_least, 1)]
-Positive = Annotated[float, check_positive]
-PatienceUnit = Literal["iterations", "epochs"]
-Ties = Literal["first", "loss", "reset"]
-
-PATIENCE_UNITS = get_args(PatienceUnit)
-
-TIES = get_args(Ties)
-"""Which of several epochs with the same validation score is the best, see
-:func:`~graph_transplant.fit`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,19 +54,19 @@ class FitConfig:
         graph_transplant.errors.GraphTransplantError: `epochs` must be at least 1, got 0
     """
 
-    seed: Annotated[int, partial(check_at_least, 0)] = 0
+    seed: Seed = 0
     epochs: Count = 1000
     batch_size: Count = 128
     learning_rate: Positive = 5e-4
     stop_patience: Count = 1500
     decay_patience: Count = 1000
     patience_unit: PatienceUnit = "iterations"
-    metric: Annotated[str, _check_metric] = "accuracy"
+    metric: MetricName = "accuracy"
     ties: Ties = "first"
     clip_norm: Positive = 2.0
     loss_fn: LossFunction | None = None
     class_weight: Weights | None = None
-    virtual_weight: Annotated[float, partial(check_in, "[0, inf)")] = 1.0
+    virtual_weight: NonNegative = 1.0
     optimizer: Annotated[MakeOptimizer | None, _check_callable] = None
     scheduler: Annotated[MakeScheduler | None, _check_callable] = None
     call: Call | None = None
@@ -90,13 +76,4 @@ class FitConfig:
     saliency_module: Submodule | None = None
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            kind, value = option.type, getattr(self, option.name)
-            if get_origin(kind) is Literal:
-                check_choice(option.name, value, get_args(kind))
-            elif get_origin(kind) is Annotated:
-                plain, *checks = get_args(kind)
-                for check in checks:
-                    check(**{option.name: value})
-                if plain in (int, float):  # checkpoints cannot hold NumPy scalars
-                    object.__setattr__(self, option.name, plain(value))
+        check_options(self)

@@ -7,19 +7,11 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from graph_transplant.config.options import Norm, PatienceUnit, Readout, RecipeName, ScaleName, Ties
+
 if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LambdaLR
-
-
-MODELS = ("gcn", "gcs", "gin", "gat", "gine", "gat-edge")
-"""Convolutions, see ``graph_transplant.nn.CONVOLUTIONS``."""
-
-READOUTS = ("mean", "sum", "max", "mean-max")
-"""Poolings of node embeddings into a graph embedding."""
-
-TRAINING_SPLITS = ("auto", "random", "scaffold", "official")
-"""How graphs are split to train one model."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +46,12 @@ class Recipe:
     weight_decay: float = 0.0
     warmup: int = 0
     cosine: bool = False
-    ties: str = "first"
+    ties: Ties = "first"
     hidden: int = 128
-    readout: str = "mean"
+    readout: Readout = "mean"
     dropout: float = 0.5
     input_layers: int = 0
-    norm: str = "none"
+    norm: Norm = "none"
     residual: bool = False
     layer_dropout: float = 0.0
     jumping: bool = False
@@ -106,7 +98,7 @@ def warmup_cosine(optimizer: Optimizer, *, warmup: int, epochs: int) -> LambdaLR
     return LambdaLR(optimizer, factor)
 
 
-RECIPES = {
+RECIPES: dict[RecipeName, Recipe] = {
     "paper": Recipe(),
     "strong": Recipe(
         epochs=200,
@@ -136,10 +128,10 @@ class Scale:
     batch_size: int
     stop_patience: int
     decay_patience: int
-    patience_unit: str
+    patience_unit: PatienceUnit
 
 
-SCALES = {
+SCALES: dict[ScaleName, Scale] = {
     "small": Scale(9_999, 128, 1500, 1000, "iterations"),
     "medium": Scale(99_999, 128, 50, 20, "epochs"),
     "large": Scale(float("inf"), 64, 10, 5, "epochs"),
@@ -147,6 +139,6 @@ SCALES = {
 """The paper's presets by size of the data set, in ascending order."""
 
 
-def scale_of(graphs: int) -> str:
+def scale_of(graphs: int) -> ScaleName:
     """Return the name of the preset for a number of graphs."""
     return next(name for name, scale in SCALES.items() if graphs <= scale.most)

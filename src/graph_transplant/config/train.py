@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from graph_transplant.config import options
+from graph_transplant.errors import GraphTransplantError
+from graph_transplant.methods import expand_methods, method_key
 from graph_transplant.metrics import selection_metrics
 from graph_transplant.utils.text import listed
 
@@ -13,10 +16,14 @@ if TYPE_CHECKING:
     from graph_transplant.datasets.splits import Split
 
     MethodLike = str | Augmentation | Sequence[Augmentation]
-    SplitLike = str | Split
-    ClassWeight = str | Mapping[str, float] | Sequence[float]
+    SplitLike = options.TrainingSplit | Split
+    ClassWeight = Literal["balanced"] | Mapping[Any, float] | Sequence[float]
 else:
-    MethodLike = SplitLike = ClassWeight = str
+    MethodLike = Annotated[
+        str, options.one_of(lambda: expand_methods(["all"]), key=method_key, objects=True)
+    ]
+    SplitLike = Annotated[str, options.one_of(lambda: options.TRAINING_SPLITS, objects=True)]
+    ClassWeight = Annotated[str, options.one_of(lambda: ["balanced"], objects=True)]
 
 
 @dataclass(frozen=True)
@@ -29,14 +36,13 @@ class TrainConfig:
 
     Args:
         method: One method, with or without parameters; see `graph-transplant methods`.
-        model: Convolution: gcn, gcs, gin, gat, or with edge features gine, gat-edge; auto selects
-            gine for molecules that were read with their bonds, otherwise gcs.
+        model: Convolution; gine and gat-edge use edge features. auto selects gine for molecules
+            that were read with their bonds, otherwise gcs.
         layers: Number of convolution layers.
-        recipe: How the network is built and trained: strong (random-walk features, normalisation,
-            residual connections, AdamW with warm-up and cosine decay), or paper.
+        recipe: How the network is built and trained; strong has random-walk features,
+            normalisation, residual connections, AdamW with warm-up and cosine decay.
         hidden: Width of the layers. [default: 128]
-        readout: How node embeddings are pooled: mean, sum, max or mean-max. [default: mean-max;
-            paper mean]
+        readout: How node embeddings are pooled. [default: mean-max; paper mean]
         dropout: Dropout rate in the head. [default: 0.2; paper 0.5]
         epochs: Maximum number of epochs; with the recipe paper, training stops earlier if nothing
             improves. [default: 200; paper 300]
@@ -61,23 +67,31 @@ class TrainConfig:
     """
 
     method: MethodLike = "transplant-ep"
-    model: str = "auto"
-    layers: int = 3
-    recipe: str = "strong"
-    hidden: int | None = None
-    readout: str | None = None
-    dropout: float | None = None
-    epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
+    model: Literal["auto", options.Convolution] = "auto"
+    layers: options.Count = 3
+    recipe: options.RecipeName = "strong"
+    hidden: options.Count | None = None
+    readout: options.Readout | None = None
+    dropout: options.ShareBelowOne | None = None
+    epochs: options.Count | None = None
+    batch_size: options.Count | None = None
+    learning_rate: options.Positive | None = None
     split: SplitLike = "auto"
-    validation: float = 0.1
-    test: float = 0.1
+    validation: options.InnerShare = 0.1
+    test: options.ShareBelowOne = 0.1
     balance: bool = False
     class_weight: ClassWeight | None = None
-    ensemble: int = 1
-    metric: str | None = None
-    seed: int = 0
+    ensemble: options.Count = 1
+    metric: options.MetricName | None = None
+    seed: options.Seed = 0
+
+    def __post_init__(self) -> None:
+        options.check_options(self)
+        if not self.validation + self.test < 1:
+            raise GraphTransplantError(
+                "`validation` and `test` must leave graphs to train on: together they must be "
+                "below 1"
+            )
 
 
 # The names come from the registry of metrics.

@@ -15,7 +15,7 @@ number, or a list with ``null`` for missing values. Target and id may also be in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from typing import Any, Final
 from graph_transplant.data import Featurizer, GraphStore
 from graph_transplant.datasets.files import limited, opened
 from graph_transplant.datasets.networkx import Source, read_networks, stream_networks
-from graph_transplant.datasets.rows import Chunk, TableOptions, quoted
+from graph_transplant.datasets.rows import Chunk, Reading, TableOptions, quoted
 from graph_transplant.datasets.tables import name_of
 from graph_transplant.errors import DataError
 
@@ -120,7 +120,7 @@ def read_jsonl(path: str | Path, **options: Any) -> GraphStore:
     return read_networks(_source(Path(path), TableOptions.of(**options), None))
 
 
-def stream_jsonl(path: str | Path, arguments: Mapping[str, Any], **options: Any) -> Iterator[Chunk]:
+def stream_jsonl(path: str | Path, reading: Reading, **options: Any) -> Iterator[Chunk]:
     """Read a JSON Lines file in chunks; blank lines are not counted as rows."""
-    source = _source(Path(path), TableOptions.of(**options), arguments["featurizer"])
-    return stream_networks(source, arguments)
+    source = _source(Path(path), TableOptions.of(**options), reading.featurizer)
+    return stream_networks(source, reading)

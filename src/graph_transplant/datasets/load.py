@@ -20,6 +20,7 @@ from torch.utils.data import ConcatDataset, Subset
 
 from graph_transplant.config.datasets import (
     CATALOGUE,
+    READING,
     DatasetInfo,
     dataset_names,
     existing,
@@ -32,15 +33,9 @@ from graph_transplant.datasets import jsonl, molecule_tables, motifs, networkx, 
 from graph_transplant.datasets import tables as formats
 from graph_transplant.datasets.chemistry import WRITE_SMILES
 from graph_transplant.datasets.duplicates import find_duplicates
-from graph_transplant.datasets.rows import Chunk, TargetCodec
+from graph_transplant.datasets.rows import Chunk, Reading, TargetCodec
 from graph_transplant.errors import DataError, GraphTransplantError, SkippedRows, check_at_least
 from graph_transplant.utils.text import count, listed
-
-if TYPE_CHECKING:
-    import networkx as nx
-    import pandas as pd
-    from torch_geometric.data import Dataset
-
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -87,7 +82,7 @@ class Format:
     own: bool = False  # user data, which is checked for duplicates
 
 
-_TABLE_OPTIONS: Final = ("smiles", "target", "id", "task", "largest_fragment")
+_TABLE_OPTIONS: Final = tuple(name for name in READING if name != "root")
 _MOLECULES: Final = Format(
     f"a table of molecules ({', '.join(formats.READERS)}; text also packed as .gz)",
     formats.is_table,
@@ -288,14 +283,8 @@ def stream(
     if form.stream is not None:
         shown = source if isinstance(source, Path) else f"the {type(source).__name__}"
         _check_kind(featurizer, form.holds, shown)
-        arguments = {
-            "featurizer": featurizer,
-            "rows_per_chunk": rows_per_chunk,
-            "codec": codec,
-            "skip_rows": skip_rows,
-            "workers": workers,
-        }
-        return form.stream(source, arguments, **options)
+        reading = Reading(featurizer, codec, rows_per_chunk, skip_rows, workers)
+        return form.stream(source, reading, **options)
     if form.read == GraphStore.from_pyg:
         # Targets may be missing. They are set on copies: the given graphs stay unchanged.
         source = [copy.copy(source[place]) for place in range(len(source))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -18,8 +18,8 @@ from graph_transplant.datasets.chemistry import chemistry
 from graph_transplant.datasets.molecules import MoleculeArrays, chunk_of, molecule_arrays, store_of
 from graph_transplant.datasets.rows import (
     Chunk,
+    Reading,
     TableOptions,
-    TargetCodec,
     check_readable,
     find_codec,
     quoted,
@@ -155,11 +155,11 @@ def read_table(data: Any, y: Any = None, name: str | None = None, **given: Any) 
 
 
 def stream_table(
-    data: Any, arguments: Mapping[str, Any], y: Any = None, name: str | None = None, **given: Any
+    data: Any, reading: Reading, y: Any = None, name: str | None = None, **given: Any
 ) -> Iterator[Chunk]:
-    """Read molecules in chunks; ``arguments`` are those of ``stream``."""
+    """Read molecules in chunks."""
     table, options = open_table(data, y, name), TableOptions.of(**given)
-    featurizer, codec = arguments["featurizer"], arguments["codec"]
+    featurizer, codec = reading.featurizer, reading.codec
     how = featurizer or Featurizer("molecules", largest_fragment=options.largest_fragment)
     if options.largest_fragment and not how.largest_fragment:
         raise GraphTransplantError(
@@ -172,23 +172,22 @@ def stream_table(
     options = _chosen(table, options, featurizer)
     if codec is not None and not options.targets and set(codec.names) <= set(table.columns):
         options = replace(options, targets=codec.names)
-    if options.targets and len(options.targets) != len(codec.names):
+    if codec is not None and options.targets and len(options.targets) != len(codec.names):
         raise DataError(
             f"{table.where}: `target` must be {count(len(codec.names), 'column')} "
             f"({listed(codec.names)}); got {listed(options.targets)}"
         )
     chemistry()
-    return _stream(table, options, replace(how, **options.columns()), arguments)
+    return _stream(table, options, replace(how, **options.columns()), reading)
 
 
 def _stream(
-    table: Table, options: TableOptions, featurizer: Featurizer, arguments: Mapping[str, Any]
+    table: Table, options: TableOptions, featurizer: Featurizer, reading: Reading
 ) -> Iterator[Chunk]:
-    codec: TargetCodec | None = arguments["codec"]
-    rows = _rows(table, options, arguments["skip_rows"])
-    parts = iter(lambda: list(islice(rows, arguments["rows_per_chunk"])), [])
-    first = arguments["skip_rows"] + 1
-    for part, arrays in _in_order(parts, featurizer, arguments["workers"], table.size):
+    codec, first = reading.codec, reading.skip_rows + 1
+    rows = _rows(table, options, reading.skip_rows)
+    parts = iter(lambda: list(islice(rows, reading.rows_per_chunk)), [])
+    for part, arrays in _in_order(parts, featurizer, reading.workers, table.size):
         ids, texts = [row.id for row in part], [row.text for row in part]
         chunk = chunk_of(arrays, featurizer, ids=ids, texts=texts, first=first, name=table.name)
         chunk = replace(chunk, notes=tuple(table.notes))

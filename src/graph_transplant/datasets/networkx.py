@@ -30,6 +30,7 @@ from graph_transplant.data import Featurizer, GraphStore, InputRows
 from graph_transplant.datasets.files import check_memory
 from graph_transplant.datasets.rows import (
     Chunk,
+    Reading,
     TableOptions,
     Target,
     TargetCodec,
@@ -387,18 +388,18 @@ def read_networks(
     return store
 
 
-def stream_networks(source: Source, arguments: Mapping[str, Any]) -> Iterator[Chunk]:
-    """Read graphs in chunks; ``arguments`` are those of ``stream``."""
-    featurizer, codec = arguments["featurizer"], arguments["codec"]
+def stream_networks(source: Source, reading: Reading) -> Iterator[Chunk]:
+    """Read graphs in chunks."""
+    featurizer, codec = reading.featurizer, reading.codec
     if featurizer is None:
         read = []
         for row in source.rows():
             with suppress(DataError):
                 read.append(_encode(*row, ()))
         featurizer = _majority(source, read)
-    first = arguments["skip_rows"] + 1
+    first = reading.skip_rows + 1
     rows = source.rows(first - 1)
-    while part := list(islice(rows, arguments["rows_per_chunk"])):
+    while part := list(islice(rows, reading.rows_per_chunk)):
         graphs: list[_Graph] = []
         problems: dict[int, str] = {}
         for number, name, line in part:
@@ -494,6 +495,6 @@ def from_networkx(
     return read_networks(_networkx(graphs, y, **options), featurizer, strict=True)
 
 
-def stream_networkx(graphs: Sequence[Any], arguments: Mapping[str, Any], **options: Any) -> Any:
+def stream_networkx(graphs: Sequence[Any], reading: Reading, **options: Any) -> Iterator[Chunk]:
     """Read networkx graphs in chunks; those that do not fit are reported as problems."""
-    return stream_networks(_networkx(graphs, **options, known=arguments["featurizer"]), arguments)
+    return stream_networks(_networkx(graphs, **options, known=reading.featurizer), reading)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.data import GraphStore
+from graph_transplant.data import Featurizer, GraphStore
 from graph_transplant.data.validation import check_precision
 from graph_transplant.errors import DataError, GraphTransplantError, Skipped, check_choice
 from graph_transplant.metrics import TASKS
@@ -111,6 +111,17 @@ class TableOptions:
     def columns(self) -> dict[str, Any]:
         """Return the columns for the featurizer of a store."""
         return {"smiles": self.smiles, "targets": self.targets, "id": self.id}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a data set is read in chunks, see :func:`~graph_transplant.stream`."""
+
+    featurizer: Featurizer | None
+    codec: TargetCodec | None
+    rows_per_chunk: int
+    skip_rows: int
+    workers: int
 
 
 # ------------------------------------------------------------------ cells

@@ -14,14 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.config.recipes import TRAINING_SPLITS
+from graph_transplant.config.options import TrainingSplit
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import rarest_label
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
-    check_at_least,
-    check_choice,
     check_in,
 )
 from graph_transplant.utils.text import count as counted
@@ -350,7 +348,7 @@ def _key(store: GraphStore) -> Tensor:
 
 def split_for_training(
     store: GraphStore,
-    split: str | Split,
+    split: TrainingSplit | Split,
     *,
     validation: float,
     test: float,
@@ -368,9 +366,6 @@ def split_for_training(
         return _checked(
             split, torch.arange(len(store)) if of_row is None else of_row, what
         ), "given"
-    check_choice("split", split, TRAINING_SPLITS)
-    _check_shares(validation, test)
-    check_at_least(0, seed=seed)
     if split == "official" or (split == "auto" and store.official is not None):
         if (validation, test) != (SHARE, SHARE):
             tell(

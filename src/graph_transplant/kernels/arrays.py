@@ -22,6 +22,7 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Flags = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 
 class CSR(NamedTuple):

@@ -15,7 +15,8 @@ Algorithm 2 mixes a source :math:`G_\pi` and a destination :math:`G`::
     11      ē_uv ~ Bernoulli((ψ(u, v) + ψ(v, u)) / 2)      (EdgePredictor.draw)
     16  E'   ← E' ∪ {{u, v} : ē_uv = 1}      assemble
 
-Degree preservation replaces lines 9 to 15 by :func:`degree_preserving_pairs`.
+Degree preservation replaces lines 9 to 15 by :func:`degree_preserving_pairs`. In typed graphs a new
+edge continues a lost one: line 10 is :func:`legal_pairs`, and :func:`legal_lost_edges` draws which.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from graph_transplant.kernels.arrays import (
     CSR,
     Bools,
     Doubles,
+    Flags,
     Floats,
     Ints,
     Neighbours,
@@ -56,6 +58,13 @@ class Boundary(NamedTuple):
 
     nodes: Segments  # U
     lost: Ints  # D, the edges that each graph's part lost
+
+
+class Types(NamedTuple):
+    """Types of nodes, and which types each edge may join."""
+
+    node: Ints
+    fits: Flags  # [entries of the neighbour lists, types]: may a node of the type replace the entry
 
 
 class Assembled(NamedTuple):
@@ -326,6 +335,107 @@ def lost_edges(
                             size += 1
                     edges[p] = candidates[random_below(size, rng)]
             unmark(inside, own)
+    return edges
+
+
+@compiled
+def open_ends(part: Segments, nodes: Segments, neighbours: Neighbours, types: Types) -> Flags:
+    """Whether each of U lost an edge that a node of each type may end instead, [U, types]."""
+    inside = np.zeros(types.node.size, np.bool_)
+    joins = np.zeros((nodes.item.size, types.fits.shape[1]), np.bool_)
+    for g in range(part.ptr.size - 1):
+        own = part.item[part.ptr[g] : part.ptr[g + 1]]
+        mark(inside, own)
+        for i in range(nodes.ptr[g], nodes.ptr[g + 1]):
+            u = nodes.item[i]
+            for k in range(neighbours.ptr[u], neighbours.ptr[u + 1]):
+                if not inside[neighbours.node[k]]:
+                    joins[i] |= types.fits[k]
+        unmark(inside, own)
+    return joins
+
+
+@compiled
+def legal_pairs(
+    source: Segments, destination: Segments, from_source: Flags, from_destination: Flags, kind: Ints
+) -> Pairs:
+    """Pairs of U_π × U that a lost edge of one of them may join (lines 9-10, for typed graphs)."""
+    ptr = np.zeros_like(source.ptr)
+    most = (np.diff(source.ptr) * np.diff(destination.ptr)).sum()
+    first, second = np.empty(most, np.int64), np.empty(most, np.int64)
+    p = 0
+    for g in range(source.ptr.size - 1):
+        for i in range(source.ptr[g], source.ptr[g + 1]):
+            u = source.item[i]
+            for j in range(destination.ptr[g], destination.ptr[g + 1]):
+                v = destination.item[j]
+                if from_source[i, kind[v]] or from_destination[j, kind[u]]:
+                    first[p], second[p] = u, v
+                    p += 1
+        ptr[g + 1] = p
+    return undirected_pairs(ptr, first[:p].copy(), second[:p].copy())
+
+
+@compiled
+def degree_preserving_subset(pairs: Pairs, lost: Ints, rng: np.random.Generator) -> Pairs:
+    """DP for typed graphs: ``⌊lost / 2⌋`` of the legal pairs of every graph, or all."""
+    ptr = offsets(np.minimum(lost // 2, np.diff(pairs.ptr)))
+    chosen = np.empty(ptr[-1], np.int64)
+    for g in range(lost.size):
+        begin, end = pairs.ptr[g], pairs.ptr[g + 1]
+        chosen[ptr[g] : ptr[g + 1]] = begin + sample_distinct(end - begin, ptr[g + 1] - ptr[g], rng)
+    return undirected_pairs(ptr, pairs.source[chosen], pairs.destination[chosen])
+
+
+@helper
+def fitting_edges(
+    u: int, kind: int, inside: Bools, neighbours: Neighbours, types: Types, candidates: Ints
+) -> int:
+    """List the edges that a node lost and a node of a type may end instead; return their number."""
+    size = 0
+    for k in range(neighbours.ptr[u], neighbours.ptr[u + 1]):
+        if not inside[neighbours.node[k]] and types.fits[k, kind]:
+            candidates[size] = neighbours.edge[k]
+            size += 1
+    return size
+
+
+@compiled
+def legal_lost_edges(
+    part: Segments,
+    rest: Segments,
+    pairs: Pairs,
+    neighbours: Neighbours,
+    types: Types,
+    rng: np.random.Generator,
+) -> Ints:
+    """For every legal pair, draw a lost edge that may join it; from an end chosen at random."""
+    in_part = np.zeros(types.node.size, np.bool_)
+    in_rest = np.zeros(types.node.size, np.bool_)
+    edges = np.empty_like(pairs.source)
+    candidates = np.empty(largest_of(neighbours.ptr), np.int64)
+    for g in range(pairs.ptr.size - 1):
+        transplanted = part.item[part.ptr[g] : part.ptr[g + 1]]
+        remaining = rest.item[rest.ptr[g] : rest.ptr[g + 1]]
+        mark(in_part, transplanted)
+        mark(in_rest, remaining)
+        for p in range(pairs.ptr[g], pairs.ptr[g + 1]):
+            u, v = pairs.source[p], pairs.destination[p]
+            from_source, size = rng.random() < 0.5, 0
+            for _ in range(2):  # if the end has no such edge, the other end has
+                if size == 0:
+                    if from_source:
+                        size = fitting_edges(
+                            u, types.node[v], in_part, neighbours, types, candidates
+                        )
+                    else:
+                        size = fitting_edges(
+                            v, types.node[u], in_rest, neighbours, types, candidates
+                        )
+                    from_source = not from_source
+            edges[p] = candidates[random_below(size, rng)]
+        unmark(in_part, transplanted)
+        unmark(in_rest, remaining)
     return edges
 
 

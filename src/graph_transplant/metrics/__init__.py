@@ -10,7 +10,7 @@ import math
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice
 from graph_transplant.utils.lazy import resolve
@@ -27,7 +27,9 @@ __all__ = [
     "selection_metrics",
 ]
 
-TASKS: Final = ("multiclass", "multilabel", "regression")
+Task = Literal["multiclass", "multilabel", "regression"]
+
+TASKS: Final[tuple[Task, ...]] = get_args(Task)
 
 TEMPERATURES: Final = (0.2, 20.0)
 """Lowest and highest temperature that calibration divides logits by."""

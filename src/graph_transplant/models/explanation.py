@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from graph_transplant.analysis.drawing import drawn_graphs
+from graph_transplant.config.options import SaliencyKind
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import class_column, graph_id, is_correct, output_words
 from graph_transplant.datasets import stream
+from graph_transplant.datasets.load import Loadable
 from graph_transplant.datasets.rows import Target
 from graph_transplant.errors import (
     DataError,
@@ -44,7 +46,7 @@ Models = TrainedModel | Sequence[TrainedModel] | Mapping[str, TrainedModel]
 
 def explain(
     models: Models,
-    data: Any,
+    data: Loadable,
     *,
     saliency: NodeSaliency | None = None,
     output: str | None = None,
@@ -94,12 +96,12 @@ def explain(
 
 def explain_rows(
     models: Models,
-    data: Any,
+    data: Loadable,
     *,
     rows: Sequence[int] | None = None,
     count: int = 12,
     label: str | None = None,
-    saliency: str | NodeSaliency = "gradient-x-activation",
+    saliency: SaliencyKind | NodeSaliency = "gradient-x-activation",
     target: Any = None,
     note: Callable[[str], None] = warn,
     **options: Any,
@@ -159,11 +161,11 @@ def explain_rows(
             explained |= zip(here, _explain(named, part, saliency, label, targets), strict=True)
         if last >= wanted[-1]:
             break
-    path = isinstance(data, str | PathLike)
+    path = isinstance(data, str | Path)
     source = data.name if isinstance(data, GraphStore) else str(data) if path else "graphs"
     if rows is not None and wanted[-1] > last:
         # Skipped rows of a file were not counted, so its length may be unknown.
-        count = last or (0 if path else len(data))
+        count = last or (0 if isinstance(data, str | Path) else len(data))
         known = f": it has {counted(count, 'row')}" if count else ""
         raise DataError(f"{source} has no row {next(r for r in wanted if r > last)}{known}")
     shown = tuple(explained[row] for row in dict.fromkeys(rows or wanted) if row in explained)

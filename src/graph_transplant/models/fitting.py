@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +22,12 @@ from graph_transplant.analysis import saliency_quality
 from graph_transplant.augment import Augmentation, build_method
 from graph_transplant.augment.base import as_augmentations
 from graph_transplant.config.compare import Settings
-from graph_transplant.config.recipes import READOUTS, scale_of
+from graph_transplant.config.recipes import scale_of
 from graph_transplant.config.train import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale, as_targets
 from graph_transplant.datasets import load
+from graph_transplant.datasets.load import Loadable
 from graph_transplant.datasets.splits import (
     Split,
     graphs_of_rows,
@@ -37,7 +38,6 @@ from graph_transplant.datasets.splits import (
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
-    check_at_least,
     check_callbacks,
     check_choice,
     check_spelling,
@@ -47,7 +47,7 @@ from graph_transplant.metrics.calibration import fit_temperature
 from graph_transplant.models.evaluate import data_summary, model_metrics
 from graph_transplant.models.model import TrainedModel, usable_device
 from graph_transplant.models.uncertainty import Ensemble, training_hashes
-from graph_transplant.nn import CONVOLUTIONS, GraphClassifier
+from graph_transplant.nn import GraphClassifier
 from graph_transplant.nn.saliency import EXPLANATION_SALIENCY
 from graph_transplant.results.model_json import FORMAT_LINE, plain
 from graph_transplant.training.defaults import (
@@ -77,7 +77,7 @@ Note = Callable[[str], None]
 
 
 def train(
-    data: Any,
+    data: Loadable,
     config: TrainConfig | None = None,
     *,
     device: str = "cpu",
@@ -124,7 +124,6 @@ def train(
             "`config` must be a TrainConfig; give targets by name, as `target` or `y`"
         )
     config, reading = _separated(config or TrainConfig(), options)
-    check_at_least(1, ensemble=config.ensemble)
     callbacks = check_callbacks(callbacks)
     store = load(data, **reading)
     if isinstance(data, str | Path):
@@ -134,11 +133,8 @@ def train(
     if sample_weight is not None:
         sample_weight = _weights(sample_weight, store, of_row)
     tell: Note = note or (lambda text: None)
-    conv = check_choice("model", config.model, ["auto", *CONVOLUTIONS])
-    conv = automatic_model(store) if conv == "auto" else conv
+    conv = automatic_model(store) if config.model == "auto" else config.model
     check_edge_features(store, [conv])
-    if config.readout is not None:
-        check_choice("readout", config.readout, READOUTS)
     if config.metric is not None:
         check_choice("metric", config.metric, selection_metrics(store.task))
     unused = unused_edge_features(store, [conv])
@@ -209,7 +205,9 @@ def train(
     network = members[0] if len(members) == 1 else Ensemble(members)
     drawn = split_name in ("random", "scaffold")
     training = {
-        **asdict(replace(config, method=_method_name(config.method), split=split_name)),
+        **vars(config),
+        "method": _method_name(config.method),
+        "split": split_name,
         "model": conv,
         **{name: getattr(settings, name) for name in _OF_RECIPE},
         "class_weight": config.class_weight if isinstance(config.class_weight, str) else weights,
@@ -303,7 +301,6 @@ def class_weights(
     if given is None:
         return None
     if isinstance(given, str):
-        check_choice("class_weight", given, ["balanced"])
         if train.task != "multiclass":
             raise GraphTransplantError(
                 f"`class_weight` balanced needs classes; {train.name} is for {train.task}"

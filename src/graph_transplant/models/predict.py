@@ -18,6 +18,7 @@ from torch import Tensor
 
 from graph_transplant.data.targets import LABEL_THRESHOLD
 from graph_transplant.datasets import stream
+from graph_transplant.datasets.load import Loadable
 from graph_transplant.datasets.rows import Chunk
 from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.models.uncertainty import COVERAGE, conformal_bounds, members_of, set_words
@@ -131,7 +132,7 @@ def remarks(chunks: Iterable[Chunk], note: Callable[[str], None]) -> Iterator[Ch
 
 def prediction_frames(
     model: TrainedModel,
-    data: Any,
+    data: Loadable,
     *,
     rows_per_chunk: int = ROWS_PER_CHUNK,
     coverage: float | None = None,
@@ -161,7 +162,7 @@ def prediction_frames(
 
 def predict_table(
     model: TrainedModel,
-    data: Any,
+    data: Loadable,
     out: str | Path,
     *,
     progress: Callable[[int], None] | None = None,

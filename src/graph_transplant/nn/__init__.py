@@ -1,8 +1,8 @@
 """Graph convolutions and the graph classifier."""
 
-from graph_transplant.config.recipes import READOUTS
+from graph_transplant.config.options import NORMS, READOUTS
 from graph_transplant.nn.adapter import evaluating, keeping_statistics
-from graph_transplant.nn.classifier import NORMS, GraphClassifier, LayerOutput, Prediction
+from graph_transplant.nn.classifier import GraphClassifier, LayerOutput, Prediction
 from graph_transplant.nn.convolutions import (
     CONVOLUTIONS,
     Convolution,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
 
-from graph_transplant.config.recipes import READOUTS
+from graph_transplant.config.options import NORMS, READOUTS, Convolution, Norm, Readout
 from graph_transplant.data import GraphBatch, GraphStore, as_batch
 from graph_transplant.data.pyg import Data
 from graph_transplant.errors import (
@@ -21,7 +21,7 @@ from graph_transplant.errors import (
     check_choice,
     check_in,
 )
-from graph_transplant.metrics import TASKS
+from graph_transplant.metrics import TASKS, Task
 from graph_transplant.nn.convolutions import CONVOLUTIONS
 from graph_transplant.nn.inputs import (
     DegreeInput,
@@ -32,8 +32,6 @@ from graph_transplant.nn.inputs import (
     usable_deviation,
 )
 from graph_transplant.nn.segment import segment_max, segment_sum
-
-NORMS = ("none", "batch", "layer")
 
 # Entries of `GraphClassifier.config` and their types.
 _SETTINGS: Final[dict[str, tuple[type, ...]]] = {
@@ -165,10 +163,10 @@ class GraphClassifier(nn.Module):
         in_features: int,
         num_outputs: int,
         *,
-        conv: str = "gcs",
+        conv: Convolution = "gcs",
         layers: int = 3,
         hidden: int = 128,
-        readout: str = "mean",
+        readout: Readout = "mean",
         dropout: float = 0.5,
         max_degree: int | None = None,
         mean: Tensor | None = None,
@@ -176,9 +174,9 @@ class GraphClassifier(nn.Module):
         edge_features: int = 0,
         edge_mean: Tensor | None = None,
         edge_std: Tensor | None = None,
-        task: str = "multiclass",
+        task: Task = "multiclass",
         input_layers: int = 0,
-        norm: str = "none",
+        norm: Norm = "none",
         residual: bool = False,
         layer_dropout: float = 0.0,
         jumping: bool = False,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, leaky_relu, linear
 
-from graph_transplant.config.recipes import MODELS
+from graph_transplant.config.options import MODELS
 from graph_transplant.data.adjacency import Adjacency, rectified_sum, spmm
 from graph_transplant.errors import GraphTransplantError
 

@@ -8,15 +8,18 @@ modules; they are removed after the pass.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from graph_transplant.config.options import SaliencyKind, SaliencyName
 from graph_transplant.data import GraphBatch
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.nn.adapter import evaluating, module_of
+from graph_transplant.nn.adapter import evaluating, module_of, varies_within_graphs
 from graph_transplant.nn.classifier import GraphClassifier, Prediction
 from graph_transplant.nn.segment import segment_max, segment_sum
 
@@ -24,8 +27,8 @@ if TYPE_CHECKING:
     from graph_transplant.nn.adapter import Predictor
 
 
-KINDS = ("gradient", "gradient-x-activation")
-SIDES = ("before", "after")
+KINDS: tuple[SaliencyKind, ...] = get_args(SaliencyKind)
+Side = Literal["before", "after"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class NodeSaliency:
         kind: ``"gradient"`` is the norm of the gradient, as in the paper.
             ``"gradient-x-activation"`` is the magnitude of its dot product with the node's
             embedding, the first-order change of the loss if the embedding were zero.
-        layer: Index of the message-passing layer; -1 is the last.
+        layer: Index of the message-passing layer; -1 is the last. ``"auto"`` is the last one that
+            tells nodes apart: without an activation behind it, the last layer's gradient is the
+            same for all nodes of a graph. If no layer's does, it is gradient x activation.
         activation: ``"before"`` the layer's activation (after normalisation, without the residual
             connection), or ``"after"`` it (the output of the layer). With a residual connection,
             ``"gradient-x-activation"`` always uses the output.
@@ -50,13 +55,43 @@ class NodeSaliency:
         'gradient'
     """
 
-    kind: str = "gradient"
-    layer: int = -1
-    activation: str = "before"
+    kind: SaliencyKind = "gradient"
+    layer: int | Literal["auto"] = "auto"
+    activation: Side = "before"
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("activation", self.activation, SIDES)
+        check_choice("activation", self.activation, get_args(Side))
+        if self.layer != "auto" and not isinstance(self.layer, int):
+            raise GraphTransplantError(f"`layer` must be an integer or 'auto'; got {self.layer!r}")
+
+    def __str__(self) -> str:
+        side = " after its activation" if self.activation == "after" else ""
+        return f"{self.kind} at layer {self.layer}{side}"
+
+    def nearest(
+        self, loss: Tensor, prediction: Prediction, batch: GraphBatch, *, signed: bool = False
+    ) -> tuple[NodeSaliency, Tensor]:
+        """Find what ``layer="auto"`` stands for, and read it; see :meth:`read`."""
+        if self.layer != "auto":
+            return self, self.read(loss, prediction, signed=signed)
+        last = replace(self, layer=-1)
+        first = last.read(loss, prediction, signed=signed)
+        # Our own layers end with a ReLU, which masks the gradient node by node.
+        if prediction.layers[-1].rectified or varies_within_graphs(first.abs(), batch):
+            return last, first
+        for other in self._others(len(prediction.layers)):
+            with suppress(GraphTransplantError):  # the loss may not depend on every layer
+                saliency = other.read(loss, prediction, signed=signed)
+                if varies_within_graphs(saliency.abs(), batch):
+                    return other, saliency
+        return last, first
+
+    def _others(self, layers: int) -> Iterator[NodeSaliency]:
+        """Readings to use in place of the last layer's, the nearest first."""
+        for layer in range(-2, -layers - 1, -1):
+            yield replace(self, layer=layer)
+        yield replace(self, layer=-1, kind="gradient-x-activation")
 
     def read(self, loss: Tensor, prediction: Prediction, *, signed: bool = False) -> Tensor:
         """Return the saliency of every node, float ``[nodes]``, detached.
@@ -69,12 +104,13 @@ class NodeSaliency:
                 "no module to read saliency at: the model needs a MessagePassing module that gives "
                 "one row per node, or name a module that does with `saliency_module`"
             )
-        if not -len(prediction.layers) <= self.layer < len(prediction.layers):
+        layer = -1 if self.layer == "auto" else self.layer
+        if not -len(prediction.layers) <= layer < len(prediction.layers):
             raise GraphTransplantError(
-                f"`layer` of the saliency is {self.layer}, but the model has "
+                f"`layer` of the saliency is {layer}, but the model has "
                 f"{len(prediction.layers)} message-passing layers"
             )
-        output = prediction.layers[self.layer]
+        output = prediction.layers[layer]
         if self.activation == "after" and not output.rectified:
             raise GraphTransplantError(
                 "cannot locate the activations of this model: keep `activation` at 'before', and "
@@ -108,7 +144,7 @@ class NodeSaliency:
         return product if signed else product.abs()
 
 
-SALIENCIES = {
+SALIENCIES: dict[SaliencyName, NodeSaliency] = {
     "gradient": NodeSaliency(),
     "gradient-x-activation": NodeSaliency("gradient-x-activation"),
     "gradient-after-activation": NodeSaliency(activation="after"),
@@ -150,7 +186,8 @@ def read_saliency(
             chosen = torch.full_like(chosen, output or 0)
         # Graphs are independent in evaluation mode: the sum yields all their gradients.
         margin = margins(prediction.logits, chosen, task).sum()
-        return prediction, chosen, reading.read(margin, prediction, signed=signed)
+        _, saliency = reading.nearest(margin, prediction, batch, signed=signed)
+        return prediction, chosen, saliency
 
 
 def margins(logits: Tensor, chosen: Tensor, task: str) -> Tensor:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant import __version__
+from graph_transplant.config.datasets import READING
 from graph_transplant.config.train import TrainConfig
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
@@ -24,7 +25,7 @@ from graph_transplant.results.record import Record
 from graph_transplant.utils.files import COMMANDS, folder_name, write_atomically
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Group
+    from graph_transplant.results.groups import Group
 
 CALLS = "comparison.json"
 """File of a comparison with the calls that made its records."""
@@ -37,9 +38,6 @@ LARGEST: Final = 2**22
 
 MOST_VALUES: Final = 100
 """Longer lists are treated as objects: no command should spell them out."""
-
-READING: Final = ("smiles", "target", "id", "task", "largest_fragment", "root")
-"""Options of the command line for reading data."""
 
 _OWN: Final = ("methods", "model")  # arguments that may hold the user's own objects
 _TRAIN_SPLITS: Final = {"folds": "random", "scaffold-folds": "scaffold"}
@@ -135,7 +133,7 @@ class Call:
             return None
         words = [self.data]
         for name, value in {**self.reading, **options}.items():
-            option = f"--{name.replace('_', '-')}"
+            option = "--" + "-".join(name.split("_"))
             if name == "model" and not train:
                 option = "--models"
             if name == "select":

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from graph_transplant.config.compare import FOLD_SPLITS
-from graph_transplant.config.recipes import MODELS
+from graph_transplant.config.options import MODELS
 from graph_transplant.errors import GraphTransplantError, check_in
 from graph_transplant.utils.text import capital, count
 

@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
+from graph_transplant.config.options import Selection
 from graph_transplant.errors import check_choice
 from graph_transplant.methods import method_key
 from graph_transplant.results.record import Condition, Record, one_split, score
-
-SELECTIONS = ("none", "validation")
-"""How one candidate per method is chosen: not at all, or once for all folds."""
 
 Setup = tuple[int | None, str]
 """A candidate: its number of layers, and the method with its parameters."""
@@ -43,7 +41,7 @@ def select(records: Iterable[Record], how: str) -> list[Record]:
         For ``"none"`` the records unchanged, otherwise copies of the chosen ones in which
         ``method`` has no parameters and ``chosen`` holds the candidate's ``layers`` and ``method``.
     """
-    check_choice("select", how, SELECTIONS)
+    check_choice("select", how, get_args(Selection))
     if how == "none":
         return list(records)
     return [

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graph_transplant.augment.transplant import RENAMED_CONNECTIONS
+from graph_transplant.config.options import RENAMED_CONNECTIONS
 from graph_transplant.errors import DataError, GraphTransplantError
 
 _FORMAT: Final = "graph-transplant checkpoint 2"
