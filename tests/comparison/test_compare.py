@@ -480,3 +480,11 @@ def test_resuming_with_fewer_methods_keeps_all_that_others_have(tmp_path: Path) 
     assert len(reporter.ran) == 4
     assert timeless(resumed.records) == timeless(undisturbed.records)
     assert not waiting.exists()
+
+
+def test_a_list_of_methods_takes_augmentations() -> None:
+    quick: dict[str, Any] = {"epochs": 1, "folds": 3, "layers": 1}
+    results = compare("motifs", graphs=60, methods=["vanilla", DropNodes(0.3)], **quick)
+    assert set(results.frame["method"]) == {"vanilla", "DropNodes"}
+    with pytest.raises(GraphTransplantError, match="more than one; name them in a dict"):
+        compare("motifs", methods=[DropNodes(0.1), DropNodes(0.4)])

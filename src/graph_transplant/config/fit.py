@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from graph_transplant.config.options import (
     Count,
     MetricName,
+    NonNegative,
     PatienceUnit,
     Positive,
     Seed,
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     LossFunction = Callable[[Tensor, Tensor], Tensor]
     MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
     MakeScheduler = Callable[[Optimizer], LRScheduler]
-    Output = Callable[[Any], Tensor]
+    Call = Callable[[nn.Module, Any], Any]
+    Output = Callable[[Any], Tensor | tuple[Tensor, Tensor]]
     Submodule = nn.Module | str
     Weights = Tensor | Sequence[float]
 else:
-    LossFunction = MakeOptimizer = MakeScheduler = Output = Submodule = Weights = Any
+    LossFunction = MakeOptimizer = MakeScheduler = Call = Output = Submodule = Weights = Any
 
 
 def _check_callable(**values: Any) -> None:
@@ -47,12 +49,12 @@ class FitConfig:
     a checkpoint before it is resumed.
 
     Example:
-        >>> FitConfig(seed=0, epochs=0)
+        >>> FitConfig(epochs=0)
         Traceback (most recent call last):
         graph_transplant.errors.GraphTransplantError: `epochs` must be at least 1, got 0
     """
 
-    seed: Seed
+    seed: Seed = 0
     epochs: Count = 1000
     batch_size: Count = 128
     learning_rate: Positive = 5e-4
@@ -64,8 +66,10 @@ class FitConfig:
     clip_norm: Positive = 2.0
     loss_fn: LossFunction | None = None
     class_weight: Weights | None = None
+    virtual_weight: NonNegative = 1.0
     optimizer: Annotated[MakeOptimizer | None, _check_callable] = None
     scheduler: Annotated[MakeScheduler | None, _check_callable] = None
+    call: Call | None = None
     output: Output | None = None
     balance: bool = False
     graph_weight: Weights | None = None
