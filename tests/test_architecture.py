@@ -50,7 +50,7 @@ LIGHT = ORDER[: ORDER.index("kernels")]
 # Imported where it is used, or as a type: searching for the name finds it, which a string would
 # not.
 LATE = {
-    "config.train": {"augment", "datasets"},  # types of what `gt.train` also takes
+    "config.training": {"augment", "datasets"},  # types of what `gt.train` also takes
     "results.predictions": {"data"},  # a type
     "results.groups": {"figures"},  # `Results.plot`
     "results.results": {"report"},  # `Results.report`

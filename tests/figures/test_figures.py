@@ -24,6 +24,7 @@ from graph_transplant.analysis.drawing import drawn_graphs
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.figures import CHARTS, card, networks, render_chart, write
+from graph_transplant.figures.analysis import draw_reliability, joined
 from graph_transplant.figures.chart import default_colours
 from graph_transplant.figures.graphs import (
     LEFT_OUT,
@@ -35,7 +36,6 @@ from graph_transplant.figures.graphs import (
     molecule_svg,
     node_words,
 )
-from graph_transplant.figures.reliability import draw_reliability, joined
 from graph_transplant.figures.style import DARK, LIGHT, WIDTH, palette, style, svg
 from graph_transplant.results.average_ranks import Across
 from graph_transplant.results.examples import DrawnGraph

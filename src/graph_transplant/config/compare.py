@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from cyclopts import Parameter
 
 from graph_transplant.config import options
-from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.recipes import RECIPES, SCALES, Recipe
+from graph_transplant.config.training import FitConfig
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.methods import NUMERICS
 from graph_transplant.metrics import selection_metrics

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from graph_transplant.errors import GraphTransplantError, check_choice
-from graph_transplant.figures import analysis, forest, reliability, training
+from graph_transplant.figures import analysis, forest, training
 from graph_transplant.figures.chart import Chart, Colours, RenderedChart, default_colours
 from graph_transplant.figures.style import WIDTH, style, svg
 from graph_transplant.results.groups import Group, Trials
@@ -32,7 +32,7 @@ CHARTS: dict[str, Chart] = {
     "forest": forest.FOREST,
     "scores": forest.SCORES,
     "learning": training.LEARNING,
-    "reliability": reliability.RELIABILITY,
+    "reliability": analysis.RELIABILITY,
     "robustness": analysis.ROBUSTNESS,
     "deletion": analysis.DELETION,
     "insertion": analysis.INSERTION,

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from graph_transplant.figures.analysis import LEAST_IN_BIN, draw_reliability
 from graph_transplant.figures.chart import (
     DASHED,
     MANY,
@@ -21,7 +22,6 @@ from graph_transplant.figures.chart import (
     short_number,
     ticks,
 )
-from graph_transplant.figures.reliability import LEAST_IN_BIN, draw_reliability
 from graph_transplant.figures.style import SERIES, SOFT, WIDTH, canvas, px, room, short, style, svg
 from graph_transplant.figures.training import FLOOR
 from graph_transplant.metrics import METRICS

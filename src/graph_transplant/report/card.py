@@ -11,7 +11,7 @@ import pandas as pd
 
 from graph_transplant import __version__
 from graph_transplant.config.recipes import RECIPES
-from graph_transplant.config.train import TrainConfig
+from graph_transplant.config.training import TrainConfig
 from graph_transplant.figures import RenderedChart
 from graph_transplant.figures import card as charts
 from graph_transplant.methods import method_of

@@ -18,8 +18,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant.augment.base import merged_measurements
-from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.options import PatienceUnit, Ties
+from graph_transplant.config.training import FitConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import Loss, as_targets
 from graph_transplant.datasets.load import Loadable, load

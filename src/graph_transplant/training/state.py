@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from graph_transplant.augment import Augmentation
 from graph_transplant.augment.base import as_augmentations
-from graph_transplant.config.fit import FitConfig
+from graph_transplant.config.training import FitConfig
 from graph_transplant.data import GraphStore, check_stores
 from graph_transplant.data.targets import Loss, as_numbers, as_targets, rarest_label
 from graph_transplant.errors import DataError, GraphTransplantError
