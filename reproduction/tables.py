@@ -14,8 +14,8 @@ import pandas as pd
 
 from graph_transplant.methods import REFERENCE, method_key
 from graph_transplant.metrics import METRICS
-from graph_transplant.report.page import slug
-from graph_transplant.report.tables import latex_table, latex_text, markdown_table, markdown_text
+from graph_transplant.report.tables import latex_table, markdown_table
+from graph_transplant.report.typography import latex_text, markdown_text, slug
 from graph_transplant.results.record import Record, metric_of
 from graph_transplant.results.results import Results
 from graph_transplant.results.statistics import Paired, holm
@@ -257,8 +257,11 @@ def _rows(request: Request, one: Run, model: str, results: Results) -> Iterator[
     measured = [r for r in results.records if not math.isnan(r["test"]["measured"])]
     finished = Counter(method_key(record["method"]) for record in measured)
     choices = results.summary().set_index("method")["chosen"]
+    part = next(iter(results.groups.values()), None)  # one model with its layers, if any trial
     tests = [
-        results.paired(name, baseline, "measured") if baseline not in (None, name) else Paired()
+        part.paired(name, baseline, "measured")
+        if part and baseline not in (None, name)
+        else Paired()
         for name in names
     ]
     for name, test, p_holm in zip(names, tests, holm([t.p_value for t in tests]), strict=True):

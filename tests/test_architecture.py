@@ -52,7 +52,8 @@ LIGHT = ORDER[: ORDER.index("kernels")]
 LATE = {
     "config.train": {"augment", "datasets"},  # types of what `gt.train` also takes
     "results.predictions": {"data"},  # a type
-    "results.results": {"figures", "report"},  # `Results.plot` and `Results.report`
+    "results.groups": {"figures"},  # `Results.plot`
+    "results.results": {"report"},  # `Results.report`
 }
 
 
@@ -94,6 +95,34 @@ def test_a_package_imports_only_from_those_before_it() -> None:
     # The package itself hands out names of every package.
     found = {module: out_of_order(module, parse(module)) for module in MODULES.keys() - {""}}
     assert {module: names for module, names in found.items() if names} == {}
+
+
+def edited_texts(tree: ast.AST) -> list[str]:
+    """Calls that edit a text: ``text.replace``, ``text.lstrip``, ``re.sub``."""
+    found = [one.func for one in ast.walk(tree) if isinstance(one, ast.Call)]
+    return [
+        text
+        for one in found
+        if isinstance(one, ast.Attribute)
+        and ((text := ast.unparse(one)) == "re.sub" or one.attr in ("replace", "lstrip"))
+    ]
+
+
+def test_sentences_are_not_mended() -> None:
+    elsewhere = {
+        "report.typography",
+        *("figures.style", "figures.graphs"),  # colours and numbers of SVG
+        "results.record",  # a file name
+    }
+    checked = [
+        module
+        for module in MODULES
+        if module.startswith(("results.", "report.", "models.", "figures."))
+    ]
+    found = {module: edited_texts(parse(module)) for module in {*checked} - elsewhere}
+    assert {module: calls for module, calls in found.items() if calls} == {}
+    assert edited_texts(ast.parse("f(a.b().replace('x', 'y'), re.sub('x', 'y', z), b.strip())"))
+    assert not edited_texts(ast.parse("replace(call, out=None), group._replace(layers=3)"))
 
 
 def test_an_import_out_of_order_is_found() -> None:

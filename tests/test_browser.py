@@ -16,7 +16,7 @@ from graph_transplant.report import render_report
 from graph_transplant.report.card import render_card
 from graph_transplant.report.explanations import render_explanations, render_gallery
 from graph_transplant.results.examples import ExplainedRows
-from graph_transplant.results.results import Results, plain_rows
+from graph_transplant.results.results import Results
 from helpers.made_up_records import BETTER, NO_NETWORK, PLAIN, UNSURE, made_up, on
 from helpers.page_samples import (
     NASTY,
@@ -267,14 +267,14 @@ COLUMNS = (
 
 def sorted_by(field: str, *, falling: bool) -> list[str]:
     """The methods as Python sorts them: without a value last, equal ones in their old order."""
-    rows = plain_rows(RICH.summary())
+    rows = RICH.rows
     known = [row for row in rows if row[field] is not None]
     known.sort(key=lambda row: row[field], reverse=falling)
     return [row["method"] for row in (*known, *(row for row in rows if row[field] is None))]
 
 
 def test_the_table_is_sorted_by_a_click_on_a_heading(chromium: Any, folder: Path) -> None:
-    ranked = [row["method"] for row in plain_rows(RICH.summary())]
+    ranked = [row["method"] for row in RICH.rows]
     with Visit(chromium, folder / "rich.html", 1200, "light") as visit:
         page = visit.page
         assert page.evaluate(ORDER) == ranked

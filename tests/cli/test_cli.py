@@ -172,6 +172,10 @@ def test_a_refused_comparison_changes_nothing(
     assert (directory / "skipped.csv").read_text().splitlines()[1].startswith("1,")
     note = "1 row of the data could not be used; skipped.csv lists them."
     assert note in (directory / "report.html").read_text()
+    assert main(["report", str(directory), "--ignore", "GT015,GT007"]) == 0
+    assert note not in (directory / "report.html").read_text()
+    assert main(["report", str(directory), "--ignore", "GT015,GT000"]) == 2
+    assert "--ignore must be one of GT001, GT002" in capfd.readouterr().err
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     capfd.readouterr()
     assert main([*words, "--seed", "1"]) == 2

@@ -107,7 +107,7 @@ def test_train_writes_a_model_its_card_and_what_was_skipped(
     assert line.split()[2] == f"{auroc:.3f}"
     assert all(str(folder / name) in printed.out for name in written)
     # What the card warns of.
-    assert re.search(r"Only \d molecules were held out for testing", printed.err)
+    assert re.search(r"Only \d molecules for testing", printed.err)
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "explain"])

@@ -15,7 +15,7 @@ from graph_transplant.nn import GraphClassifier
 from graph_transplant.results.predictions import Predictions, TrialPredictions
 from graph_transplant.results.record import Record, Trial
 from graph_transplant.results.record_file import record_line
-from graph_transplant.results.results import Results, plain_rows
+from graph_transplant.results.results import Results
 from graph_transplant.results.verdict import Verdict
 
 PLAIN = [0.60, 0.55, 0.65, 0.50, 0.60]
@@ -90,7 +90,7 @@ def on(data: str, *parts: Sequence[Record], **changes: Any) -> list[Record]:
 
 def rows(records: Sequence[Record], selection: str = "none") -> list[SimpleNamespace]:
     """The rows of the summary."""
-    return [SimpleNamespace(**row) for row in plain_rows(Results(records, selection).summary())]
+    return [SimpleNamespace(**row) for row in Results(records, selection).rows]
 
 
 def verdicts(records: Sequence[Record], selection: str = "none") -> list[Verdict]:

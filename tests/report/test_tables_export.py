@@ -13,10 +13,10 @@ import pytest
 
 from graph_transplant.cli.comparisons import report
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.report.tables import latex_text, markdown_text
+from graph_transplant.report.typography import latex_text, markdown_text
 from graph_transplant.results.record import Record
 from graph_transplant.results.record_file import record_line
-from graph_transplant.results.results import Results, plain_rows, read_results
+from graph_transplant.results.results import Results, read_results
 from helpers.made_up_records import BETTER, PLAIN, UNSURE, made_up, on
 from helpers.page_samples import NASTY, rich
 
@@ -64,7 +64,7 @@ def rows_of_latex(text: str) -> list[list[str]]:
 
 def test_latex_is_one_table_per_model_with_the_numbers_of_the_summary() -> None:
     results = Results(trials() + trials(model="gin"))
-    rows = plain_rows(results.summary())
+    rows = results.rows
     text = results.to_latex()
     tables = text.split(r"\begin{table}")[1:]
     assert len(tables) == 2
@@ -111,7 +111,7 @@ def test_markdown_has_all_columns_and_as_many_cells_in_every_line() -> None:
     results = Results(trials())
     text = results.to_markdown()
     heads, _, *lines = cells_of_markdown(text)
-    best, *others = plain_rows(results.summary())
+    best, *others = results.rows
     assert len(lines) == 1 + len(others)
     assert lines[0][heads.index("Accuracy, %")].startswith(f"**{100 * best['score_mean']:.1f} ± ")
     assert lines[0][heads.index("ECE")] == f"{best['ece_mean']:.3f}"

@@ -24,7 +24,8 @@ from graph_transplant.results.calls import (
     remember_call,
     split_plain,
 )
-from graph_transplant.results.results import Group, read_results
+from graph_transplant.results.groups import Group
+from graph_transplant.results.results import read_results
 
 SHORT: dict[str, Any] = {"folds": 3, "epochs": 2, "seed": 3}
 WORDS = ["--folds", "3", "--epochs", "2", "--seed", "3"]

@@ -22,8 +22,9 @@ from graph_transplant.comparison.progress import Plain
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.metrics import METRICS, Metric
 from graph_transplant.report.tables import ranking, rankings
+from graph_transplant.results.groups import Group
 from graph_transplant.results.record import Record, Trial
-from graph_transplant.results.results import Group, Results, read_results
+from graph_transplant.results.results import Results, read_results
 from graph_transplant.results.sentences import joint_headline as headline
 from graph_transplant.results.statistics import holm
 from graph_transplant.results.verdict import Verdict
@@ -287,7 +288,7 @@ def test_a_metric_from_outside_is_recorded_shown_and_may_decide(
     assert "a mean toy spread of" in next(iter(results.verdicts.values())).sentence
     plain = {"settings": {"folds": 3, "epochs": 1}}  # by which accuracy decides
     other = Results([record | plain for record in results.records])
-    columns = ranking(*next(iter(other.groups.items()))).columns
+    columns = ranking(next(iter(other.groups.values()))).columns
     (column,) = (column for column in columns if column.title == "Toy spread")
     assert (column.definition, column.more) == ("How far.", True)
     assert "| Toy spread |" in other.to_markdown()

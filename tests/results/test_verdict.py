@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from graph_transplant.figures import CHARTS
 from graph_transplant.metrics import METRICS, RESERVED, Metric
 from graph_transplant.report import notebook_html, render_report
 from graph_transplant.report.tables import rankings
-from graph_transplant.results.caveats import CAVEATS
+from graph_transplant.results.caveats import CAVEATS, CODES
 from graph_transplant.results.record import Record
 from graph_transplant.results.results import Results, read_results
 from graph_transplant.results.sentences import joint_headline
@@ -427,13 +428,28 @@ def test_contradictory_copies_are_told_of_and_kept_with_the_folder(tmp_path: Pat
         assert note.text.startswith("Identical copies of 1 graph have different targets")
 
 
-def test_every_code_has_a_reason_a_remedy_and_a_row_in_the_docs() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text("utf-8")
-    assert list(CAVEATS) == [f"GT{number:03}" for number in range(1, len(CAVEATS) + 1)]
-    for code in CAVEATS:
-        assert f"| `{code}` |" in page, code
+def test_every_code_has_a_section_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "warnings.md").read_text("utf-8")
+    sections = re.findall(r"^\((gt\d+)\)=\n### (GT\d+): ", page, flags=re.MULTILINE)
+    assert sections == [(code.lower(), code) for code in CODES]
+    assert {key.partition(",")[0] for key in CAVEATS} == set(CODES)
     notebook = notebook_html(Results(made_up("vanilla", PLAIN, best_epoch=99)))
     assert "[GT001]" in notebook
+
+
+def test_ignored_caveats_are_counted_and_shown_nowhere() -> None:
+    records = [*made_up("vanilla", PLAIN[:3], best_epoch=99), *made_up("a", BETTER[:3])]
+    every, few = Results(records), Results(records, ignore=["GT007"])
+    assert [one.code for one in every.caveats] == ["GT001", "GT002", "GT007"]
+    assert [one.code for one in few.caveats] == ["GT001", "GT002"]
+    assert (every.ignored, few.ignored) == (0, 1)
+    for shown, results in ((True, every), (False, few)):
+        for text in (render_report(results), notebook_html(results), " ".join(results.notes)):
+            assert ("[GT007]" in text) == shown
+        assert ("<dt>warnings left out</dt><dd>1</dd>" in render_report(results)) != shown
+    assert Results(records, ignore="GT007").notes == few.notes
+    with pytest.raises(GraphTransplantError, match=r"`ignore` must be one of GT001, .*GT117; got"):
+        Results(records, ignore=["GT999"])
 
 
 # -------------------------------------------------------------------- numbers and names

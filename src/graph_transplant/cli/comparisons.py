@@ -83,6 +83,7 @@ def report(  # noqa: D417 - `Select` has its help
     format: Literal["html", "markdown", "latex", "csv"] = "html",  # noqa: A002 - as the option
     select: Select = False,
     equal_within: ShareBelowOne = CompareConfig.equal_within,
+    ignore: tuple[str, ...] = (),
     out: Path | None = None,
 ) -> None:
     """Rebuild the report of a comparison, or write its ranking tables for a paper.
@@ -92,12 +93,18 @@ def report(  # noqa: D417 - `Select` has its help
         format: html is a page with all figures; latex requires the booktabs package.
         equal_within: Methods are practically equal if the whole 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
+        ignore: Codes of warnings to leave out, such as GT007, separated by commas.
         out: File to write. [default: report.html in the directory for html, else the terminal]
     """
     from graph_transplant.report.comparison import figures_folder
     from graph_transplant.results.results import read_results
 
-    results = read_results(directory, selection=selection(select), equal_within=equal_within)
+    results = read_results(
+        directory,
+        selection=selection(select),
+        equal_within=equal_within,
+        ignore=ignore,
+    )
     if format == "html":
         page = results.report(out)
         files = {page: "the report", figures_folder(page): "its figures, as SVG and CSV"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +73,7 @@ def train(
     tensorboard: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
+    ignore: tuple[str, ...] = (),
     columns: Columns = NO_COLUMNS,
 ) -> int:
     """Train one model, calibrate it, and save it with a model card.
@@ -88,13 +89,16 @@ def train(
         tensorboard: Directory to log every epoch to, for TensorBoard.
         out: Folder for the model. [default: models/DATA]
         fresh: Start over: replace an existing model, and do not resume an interrupted training.
+        ignore: Codes of warnings to leave out, such as GT103, separated by commas.
         columns: How the data are read.
     """
     from graph_transplant.models import train as run
+    from graph_transplant.results.caveats import check_codes
     from graph_transplant.training.checkpoint import CheckpointError
     from graph_transplant.training.tensorboard import TensorBoard
 
     use_threads(threads)
+    ignored = check_codes(ignore)
     logger = None if tensorboard is None else TensorBoard(tensorboard)
     store = load_data(data, columns)
     directory = out or Path("models") / folder_name(store.name)
@@ -156,9 +160,9 @@ def train(
             logger.close()
     trained = replace(trained, description={**trained.description, "command": repeated_command()})
     trained.save(directory)
-    trained.report(directory / "card.html")
+    trained.report(directory / "card.html", ignore=ignored)
     remove_checkpoints(checkpoint)
-    print_model(trained)
+    print_model(trained, ignored)
     print_files(output(), files)
     return 0
 
@@ -169,18 +173,17 @@ def remove_checkpoints(first: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def print_model(trained: TrainedModel) -> None:
+def print_model(trained: TrainedModel, ignore: Collection[str] = ()) -> None:
     """Print the metrics and training of a model, and the warnings of its card."""
-    from graph_transplant.report.card_findings import CardData as Described
-    from graph_transplant.report.card_findings import card_findings as said
+    from graph_transplant.report.card_findings import CardData, card_findings
 
     console = output()
     description = trained.description
     training, metrics = description["training"], description["metrics"]
     console.print()
     console.print(model_table(metrics))
-    for warning in said(Described(description))[0]:
-        note(warning)
+    for warning in card_findings(CardData(description), ignore)[0]:
+        note(warning.text)
     sizes, members = training["sizes"], training["ensemble"]
     networks = "" if members == 1 else f"{members} networks "
     epochs = training.get("best_epochs") or [training["best_epoch"]]

@@ -36,6 +36,7 @@ from graph_transplant.datasets import load
 from graph_transplant.datasets.load import Loadable
 from graph_transplant.errors import check_callbacks, check_spelling
 from graph_transplant.results.calls import CALLS, Call, read_calls, remember_call, split_plain
+from graph_transplant.results.caveats import check_codes
 from graph_transplant.results.predictions import predictions_of
 from graph_transplant.results.record import Record, Trial
 from graph_transplant.results.record_file import RecordStore
@@ -83,6 +84,7 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
     group_duplicates: bool | None = None,
     ties: Ties | None = None,
     equal_within: float = 0.01,
+    ignore: Sequence[str] = (),
     seed: int = 0,
     workers: int = 1,
     engine: Engine = "local",
@@ -122,6 +124,7 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
     """
     given = dict(locals())
     config = CompareConfig(**{one.name: given[one.name] for one in fields(CompareConfig)})
+    check_codes(config.ignore)
     callbacks = check_callbacks(callbacks)
     check_spelling(reading, inspect.signature(compare).parameters)
     directory = None if out is None else Path(out)
@@ -163,6 +166,7 @@ def compare(  # noqa: D417 - `CompareConfig` describes the options
             config.select,
             directory=directory,
             equal_within=config.equal_within,
+            ignore=config.ignore,
             contradictory=call.contradictory,
             calls=(call,) if directory is None else read_calls(directory),
         )

@@ -80,6 +80,7 @@ class CompareConfig:
             [default: first; loss with the strong recipe]
         equal_within: Methods are practically equal if the whole 95 % interval of their difference
             lies within this distance of zero; 0.01 is one point.
+        ignore: Codes of warnings to leave out, such as GT007, separated by commas.
         seed: Seed for all randomness.
         workers: Number of trials to run in parallel, one core each.
         engine: What runs the trials: processes on this machine, or a Ray cluster.
@@ -114,6 +115,7 @@ class CompareConfig:
     group_duplicates: bool | None = None
     ties: options.Ties | None = None
     equal_within: options.ShareBelowOne = 0.01
+    ignore: tuple[str, ...] = ()
     seed: options.Seed = 0
     workers: options.Count = 1
     engine: options.Engine = "local"

@@ -9,7 +9,13 @@ from functools import partial
 from types import FunctionType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from graph_transplant.errors import check_at_least, check_choice, check_in, check_positive
+from graph_transplant.errors import (
+    GraphTransplantError,
+    check_at_least,
+    check_choice,
+    check_in,
+    check_positive,
+)
 from graph_transplant.methods import GROUPS, METHODS, RENAMED_GROUPS, method_key
 from graph_transplant.metrics import selection_metrics
 
@@ -126,3 +132,14 @@ def _several(name: str, kind: Any, value: Any) -> Any:
         return value
     single = isinstance(value, str) or not isinstance(value, Iterable)
     return tuple(dict.fromkeys(checked(name, kind, one) for one in ([value] if single else value)))
+
+
+def check_shares(validation: float, test: float) -> None:
+    """Raise if the shares of validation and test graphs leave none to train on."""
+    check_in("(0, 1)", validation=validation)
+    check_in("[0, 1)", test=test)
+    if validation + test >= 1:
+        raise GraphTransplantError(
+            "`validation` and `test` must leave graphs to train on: together they must be below 1; "
+            f"got {validation} and {test}"
+        )

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from graph_transplant.config import options
-from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import expand_methods, method_key
 from graph_transplant.metrics import selection_metrics
 from graph_transplant.utils.text import listed
@@ -87,11 +86,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         options.check_options(self)
-        if not self.validation + self.test < 1:
-            raise GraphTransplantError(
-                "`validation` and `test` must leave graphs to train on: together they must be "
-                "below 1"
-            )
+        options.check_shares(self.validation, self.test)
 
 
 # The names come from the registry of metrics.

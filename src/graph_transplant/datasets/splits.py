@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graph_transplant.config.options import TrainingSplit
+from graph_transplant.config.options import TrainingSplit, check_shares
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import rarest_label
 from graph_transplant.errors import (
     DataError,
     GraphTransplantError,
-    check_in,
 )
 from graph_transplant.utils.text import count as counted
 
@@ -233,7 +232,7 @@ def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = S
     training (0) if they fit, else to validation (1) if they fit into training and validation
     together, else to test (2). Test molecules thus have rare, unseen scaffolds. Deterministic.
     """
-    _check_shares(validation, test)
+    check_shares(validation, test)
     groups = scaffold_groups(store)
     # Of two sets of equal size, the one that starts later comes first, as in MoleculeNet.
     ends = torch.bincount(groups).cumsum(0).tolist()
@@ -264,16 +263,6 @@ def scaffold_split(store: GraphStore, validation: float = SHARE, test: float = S
                 f"for {name} (a random split does not need scaffolds)"
             )
     return part
-
-
-def _check_shares(validation: float, test: float) -> None:
-    check_in("(0, 1)", validation=validation)
-    check_in("[0, 1)", test=test)
-    if validation + test >= 1:
-        raise GraphTransplantError(
-            "`validation` and `test` must leave graphs to train on: together they must be below 1; "
-            f"got {validation} and {test}"
-        )
 
 
 def random_split(store: GraphStore, *, validation: float, test: float, seed: int) -> Split:

@@ -6,11 +6,11 @@ add a chart to the pages and to ``results.plot``, add a :class:`Chart` to :data:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -19,7 +19,8 @@ from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.figures import base, scores, studies
 from graph_transplant.figures.base import Chart, Drawing
 from graph_transplant.figures.style import NARROW, WIDE, standalone, style, svg
-from graph_transplant.results.results import Group, Results
+from graph_transplant.results.groups import Group, Trials
+from graph_transplant.results.results import Results
 from graph_transplant.utils.files import write_atomically
 from graph_transplant.utils.text import plain
 
@@ -205,14 +206,14 @@ class RenderedChart:
 
 
 def render_chart(
-    results: Results | Across, name: str, *, prefix: str = "", methods: Iterable[str] = ()
+    results: Trials | Across, name: str, *, prefix: str = "", methods: Iterable[str] = ()
 ) -> RenderedChart | None:
     """Draw a chart for a page; return ``None`` if the results have no data for it."""
     chart = CHARTS[check_choice("name", name, CHARTS)]
     data = chart.data(results)
     if data.empty:
         return None
-    stem = f"{prefix}{name.replace('_', '-')}"
+    stem = prefix + "-".join(name.split("_"))
     title, caption = chart.words(results)
     drawings = svg_elements(lambda: chart.draw(results, data, None), stem, title, methods)
     if not drawings:
@@ -250,11 +251,10 @@ def write(drawing: RenderedChart, folder: str | Path) -> list[Path]:
 
 def networks(results: Results) -> dict[Group, Results]:
     """Group trials by data set, model and number of layers, over all conditions."""
-    parts: dict[Group, list[Any]] = {}
-    for group, part in results.groups.items():
-        whole = group._replace(label_noise=0.0, train_fraction=1.0)
-        parts.setdefault(whole, []).extend(part.chosen)
-    return {group: results.part(own) for group, own in parts.items()}
+    parts: dict[Group, list[Group]] = {}
+    for group in results.groups:
+        parts.setdefault(group._replace(label_noise=0.0, train_fraction=1.0), []).append(group)
+    return {network: results.part(groups) for network, groups in parts.items()}
 
 
 class Plots:
@@ -264,7 +264,7 @@ class Plots:
     axes; ``axes.figure`` is the figure.
     """
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: Trials) -> None:
         self._results = results
 
     def __dir__(self) -> list[str]:
@@ -279,9 +279,8 @@ class Plots:
             raise AttributeError(f"there is no such chart: {problem}") from None
 
         def draw(ax: Axes | None = None) -> Axes | list[Axes]:
-            self._check_one(name, chart)
             with style():
-                axes = chart.plot(self._results, ax)
+                axes = chart.plot(self._part(name, chart), ax)
             if axes is None:
                 raise GraphTransplantError(f"the results have no data for the chart {name!r}")
             return axes
@@ -289,8 +288,11 @@ class Plots:
         draw.__name__, draw.__doc__ = name, chart.title.format(reference="the reference")
         return draw
 
-    def _check_one(self, name: str, chart: Chart) -> None:
-        parts, where = self._results.groups, "results.groups"
+    def _part(self, name: str, chart: Chart) -> Trials:
+        if not isinstance(self._results, Results):
+            return self._results
+        parts: Mapping[Group, Trials] = self._results.groups
+        where = "results.groups"
         if chart.every != "group":
             parts, where = networks(self._results), "gt.figures.networks(results)"
         if len(parts) > 1:
@@ -299,3 +301,4 @@ class Plots:
                 f"the chart {name!r} needs a single group of results, got {len(parts)} "
                 f"({titles}): draw one of `{where}.values()`"
             )
+        return next(iter(parts.values()), self._results)

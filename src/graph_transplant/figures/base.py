@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from graph_transplant.figures.parts import Form, line_chart, row_chart, share, short_number
 from graph_transplant.figures.style import palette
 from graph_transplant.metrics import METRICS
-from graph_transplant.results.results import Results
+from graph_transplant.results.groups import Trials
 from graph_transplant.utils.text import number
 
 if TYPE_CHECKING:
@@ -25,22 +25,22 @@ Drawing = Axes | list[Axes] | None
 KEYS = ["repeat", "fold"]
 
 
-def word(results: Results) -> str:
+def word(results: Trials) -> str:
     """Name of the deciding metric, for use within a sentence."""
     return METRICS[results.metric].word
 
 
-def score_form(results: Results) -> Form:
+def score_form(results: Trials) -> Form:
     """Format of scores on an axis."""
     return share if METRICS[results.metric].share else short_number
 
 
-def fold_word(results: Results) -> str:
+def fold_word(results: Trials) -> str:
     """Word for a trial: runs of a single split share their test graphs and are not folds."""
     return "run" if (results.frame["folds"] == 1).all() else "fold"
 
 
-def ranked(results: Results, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:
+def ranked(results: Trials, table: pd.DataFrame, *, reference_first: bool = True) -> pd.DataFrame:
     """Sort rows by the mean score of their method, best first after the reference."""
     names = dict.fromkeys(results.summary()["method"])
     order = sorted(names, key=lambda name: reference_first and name != results.reference)
@@ -49,13 +49,13 @@ def ranked(results: Results, table: pd.DataFrame, *, reference_first: bool = Tru
     return table.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
 
 
-def colours(results: Results) -> dict[str, str]:
+def colours(results: Trials) -> dict[str, str]:
     """Colour of each method."""
     return palette(results.methods, results.reference)
 
 
 def lines(
-    results: Results, table: pd.DataFrame, ax: Axes | None, *, x: str, title: str, value: str
+    results: Trials, table: pd.DataFrame, ax: Axes | None, *, x: str, title: str, value: str
 ) -> Drawing:
     """One line per method along column ``x``; ``{}`` in ``value`` stands for the metric."""
     places, epochs = table[x].nunique(), x == "epoch"
@@ -100,9 +100,9 @@ class Chart:
         table = self.data(results)
         return None if table.empty else self.draw(results, table, ax)
 
-    def words(self, results: Results | Across) -> tuple[str, str]:
+    def words(self, results: Trials | Across) -> tuple[str, str]:
         """Title and caption of the chart of some results."""
-        if not isinstance(results, Results):
+        if not isinstance(results, Trials):
             return self.title, self.caption
         values = {"metric": word(results), "fold": fold_word(results)}
         values["reference"] = results.reference
@@ -119,7 +119,7 @@ def means_of(table: pd.DataFrame, keys: Sequence[str], value: str) -> pd.DataFra
 
 
 def series_of(
-    results: Results, table: pd.DataFrame, along: str, series: Mapping[str, str]
+    results: Trials, table: pd.DataFrame, along: str, series: Mapping[str, str]
 ) -> pd.DataFrame:
     """Means of several columns as series along another column."""
     found = [
@@ -137,7 +137,7 @@ def series_of(
 
 
 def bars(
-    results: Results, table: pd.DataFrame, ax: Axes | None, *, mark: str, **given: Any
+    results: Trials, table: pd.DataFrame, ax: Axes | None, *, mark: str, **given: Any
 ) -> Drawing:
     """One bar per method with its standard deviation, and ``mark`` as a hollow dot."""
     shown = table.assign(

@@ -18,19 +18,20 @@ from graph_transplant.utils.text import number, p_words
 
 if TYPE_CHECKING:
     from graph_transplant.results.average_ranks import Across
+    from graph_transplant.results.groups import GroupResults
     from graph_transplant.results.results import Results
 
 
 # -------------------------------------------------------------------- scores
 
 
-def forest_data(results: Results) -> pd.DataFrame:
+def forest_data(results: GroupResults) -> pd.DataFrame:
     """Differences of mean scores to the reference, with 95 % intervals."""
     table = results.summary().dropna(subset="difference").reset_index(drop=True)
     return table[["method", "difference", "ci_low", "ci_high", "p_holm", "finding"]]
 
 
-def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
+def forest(results: GroupResults, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Differences to the reference; filled if significant after Holm's correction."""
     wide = results.frame.pivot_table("score", KEYS, "method")
     folds = wide[table["method"].tolist()].sub(wide[results.reference], axis=0)
@@ -58,13 +59,13 @@ def forest(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     )
 
 
-def scores_data(results: Results) -> pd.DataFrame:
+def scores_data(results: GroupResults) -> pd.DataFrame:
     """Test score of every trial, with methods by rank."""
     table = results.frame[["method", *KEYS, "score"]].dropna()
     return ranked(results, table, reference_first=False)
 
 
-def scores(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
+def scores(results: GroupResults, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Test score of every trial; lines connect the same fold."""
     means = results.summary().set_index("method")["score_mean"]  # as in the table
     means = means.fillna(table.groupby("method")["score"].mean())

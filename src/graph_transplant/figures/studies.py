@@ -14,6 +14,7 @@ from graph_transplant.figures.style import SOFT, px
 from graph_transplant.utils.text import number, percent
 
 if TYPE_CHECKING:
+    from graph_transplant.results.groups import GroupResults
     from graph_transplant.results.results import Results
 
 
@@ -23,7 +24,7 @@ LEAST_IN_BIN: Final = 10
 """Bins with fewer predictions are drawn together with their neighbours."""
 
 
-def reliability_data(results: Results) -> pd.DataFrame:
+def reliability_data(results: GroupResults) -> pd.DataFrame:
     """Reliability bins pooled over trials, before and after temperature scaling."""
     found = []
     for stage, ending, trials in (
@@ -46,7 +47,7 @@ def reliability_data(results: Results) -> pd.DataFrame:
     return ranked(results, pd.concat(found))
 
 
-def reliability(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
+def reliability(results: GroupResults, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Accuracy by confidence; hollow after temperature scaling."""
     shades = colours(results)
     names = list(dict.fromkeys(table["method"]))
@@ -109,7 +110,7 @@ def draw_reliability(panel: Axes, bins: pd.DataFrame, colour: str) -> None:
         label.set_horizontalalignment("right" if place else "left")
 
 
-def robustness_data(results: Results) -> pd.DataFrame:
+def robustness_data(results: GroupResults) -> pd.DataFrame:
     """Accuracy by attack budget; 0 is no attack."""
     table = results.long("attacked")
     series = {"accuracy": "attacked", "random": "random", "as_stated": "as stated"}
@@ -122,7 +123,7 @@ def robustness_data(results: Results) -> pd.DataFrame:
     return series_of(results, pd.concat([clean, table]), "budget", series)
 
 
-def saliency_data(results: Results, kind: str) -> pd.DataFrame:
+def saliency_data(results: GroupResults, kind: str) -> pd.DataFrame:
     """Probability of the predicted class as nodes are removed or put back."""
     table = results.long("saliency_curve")
     if kind in table:
@@ -139,7 +140,7 @@ def condition_data(results: Results, column: str, other: str, usual: float) -> p
     return series_of(results, frame[frame[other] == nearest], column, {"score": ""})
 
 
-def motif_data(results: Results) -> pd.DataFrame:
+def motif_data(results: GroupResults) -> pd.DataFrame:
     """AUROC of saliency against the known motif; 0.5 is chance."""
     table = results.wide("saliency")
     if "auroc" not in table:
@@ -147,7 +148,7 @@ def motif_data(results: Results) -> pd.DataFrame:
     return ranked(results, means_of(table, ["method"], "auroc").assign(chance=0.5))
 
 
-def motif(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
+def motif(results: GroupResults, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """How well saliency finds the known motif."""
     return bars(
         results,
@@ -161,7 +162,7 @@ def motif(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     )
 
 
-def samples_data(results: Results) -> pd.DataFrame:
+def samples_data(results: GroupResults) -> pd.DataFrame:
     """Mean measurements of virtual graphs."""
     table = results.wide("samples")
     numbers = [name for name in table.select_dtypes("number") if name not in results.frame]
@@ -173,7 +174,7 @@ def samples_data(results: Results) -> pd.DataFrame:
     return ranked(results, means.assign(std=means["method"].map(spread)))
 
 
-def samples(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
+def samples(results: GroupResults, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """How virtual graphs differ from the graphs they are made of."""
     shares = {"disconnected": "split", "label_gap": "label gap"}
     shown = [name for name in shares if name in table]
@@ -194,7 +195,7 @@ def samples(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     )
 
 
-def cost_data(results: Results) -> pd.DataFrame:
+def cost_data(results: GroupResults) -> pd.DataFrame:
     """Median seconds per epoch and to the best checkpoint, and their ratio to the reference.
 
     Medians, as other processes and first calls make single trials slow.
@@ -214,18 +215,17 @@ def cost_data(results: Results) -> pd.DataFrame:
         quartile = table.groupby("method")["epoch_seconds"].quantile(part)
         medians[name] = medians["method"].map(quartile)
     plain = medians[medians["method"] == results.reference]
-    for name in seconds:
-        ratio = medians[name] / plain[name].iloc[0] if len(plain) else np.nan
-        medians[name.replace("seconds", "ratio")] = ratio
+    for name, column in zip(("epoch_ratio", "best_ratio"), seconds, strict=True):
+        medians[name] = medians[column] / plain[column].iloc[0] if len(plain) else np.nan
     return ranked(results, medians)
 
 
-def _timed(results: Results) -> bool:
+def _timed(results: GroupResults) -> bool:
     trained = results.frame.dropna(subset="epochs")
     return bool(len(trained) and trained["processor_seconds"].notna().all())
 
 
-def cost(results: Results, table: pd.DataFrame, ax: Axes | None) -> Drawing:
+def cost(results: GroupResults, table: pd.DataFrame, ax: Axes | None) -> Drawing:
     """Training time as a ratio to the reference."""
     if len(table) < 2 or table["epoch_ratio"].isna().all():
         return None
@@ -259,7 +259,7 @@ FLOOR = -1.0  # learning curves of R² are clipped here: untrained models may be
 # -------------------------------------------------------------------- lines
 
 
-def curve_data(results: Results, column: str) -> pd.DataFrame:
+def curve_data(results: GroupResults, column: str) -> pd.DataFrame:
     """Mean of a recorded quantity by epoch, over the trials still running.
 
     Trials are recorded at different epochs; values in between are interpolated. A curve ends when
@@ -285,7 +285,7 @@ def curve_data(results: Results, column: str) -> pd.DataFrame:
     return ranked(results, pd.concat(found))
 
 
-def learning_data(results: Results) -> pd.DataFrame:
+def learning_data(results: GroupResults) -> pd.DataFrame:
     """Validation score by epoch."""
     table = curve_data(results, "validation_score")
     # Older records have only the accuracy.

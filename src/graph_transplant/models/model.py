@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -244,11 +244,15 @@ class TrainedModel:
         """Return the model on another device; the network is moved, not copied."""
         return replace(self, network=self.network.to(usable_device(device)))
 
-    def report(self, path: str | Path) -> Path:
-        """Write the model card, a self-contained HTML page."""
+    def report(self, path: str | Path, *, ignore: Collection[str] = ()) -> Path:
+        """Write the model card, a self-contained HTML page.
+
+        Warnings with codes to ``ignore``, such as ``["GT103"]``, are left out; see
+        :doc:`/warnings`.
+        """
         from graph_transplant.report.card import render_card
 
-        write_atomically(Path(path), render_card(self.description))
+        write_atomically(Path(path), render_card(self.description, ignore))
         return Path(path)
 
     def save(self, directory: str | Path) -> None:

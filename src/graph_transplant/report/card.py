@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from graph_transplant.report.card_findings import (
     training_words,
     value_text,
 )
-from graph_transplant.report.page import render, shortened
+from graph_transplant.report.page import render
+from graph_transplant.report.typography import shortened, spaced
 from graph_transplant.utils.text import count, number, percent, plain
 
 MOST_CLASSES = 12
@@ -37,17 +38,21 @@ MOST_CLASSES = 12
 _FLOOR = -1.0
 
 
-def render_card(description: Mapping[str, Any]) -> str:
-    """Render the card as a self-contained page, from the content of ``model.json``."""
+def render_card(description: Mapping[str, Any], ignore: Collection[str] = ()) -> str:
+    """Render the card as a self-contained page, from the content of ``model.json``.
+
+    Warnings with codes to ``ignore`` are left out.
+    """
     m = CardData(description)
-    warnings, findings = card_findings(m)
+    warnings, findings = card_findings(m, ignore)
+    ignored = len(card_findings(m)[0]) - len(warnings)
     return render(
         "card.html",
         headline=headline(m),
         dek=summary(m),
-        facts=_facts(m),
-        notes=warnings,
-        findings=findings,
+        facts=_facts(m) + ([("Warnings left out", str(ignored))] if ignored else []),
+        notes=[one.text for one in warnings],
+        findings=[one.text for one in findings],
         measures=_measures(m),
         baseline=m.baseline_name if m.baseline else "",
         forest=bool(m.metrics.get("forest")),
@@ -290,7 +295,7 @@ def _settings(m: CardData) -> list[tuple[str, str]]:
     """The training options, with the values that were used."""
     given = {field.name: m.training.get(field.name) for field in fields(TrainConfig)}
     return [
-        (name.replace("_", " "), str(value))
+        (spaced(name), str(value))
         for name, value in given.items()
         if value is not None and value is not False
     ]

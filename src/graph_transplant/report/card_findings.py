@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
-from graph_transplant.report.page import class_word, shortened
+from graph_transplant.report.typography import class_word, shortened
+from graph_transplant.results.caveats import Caveat, check_codes
 from graph_transplant.results.verdict import NEAR_MAJORITY
 from graph_transplant.utils.files import SKIPPED
 from graph_transplant.utils.text import count, duration, listed, number, percent, units
@@ -120,176 +121,177 @@ def _ranked(m: CardData) -> str:
     return f"with {what} and one without"
 
 
-Finding = tuple[bool, str] | None
-"""Whether it is a warning, and a sentence."""
-
-
-def card_findings(m: CardData) -> tuple[list[str], list[str]]:
-    """Warnings about the figures, and other findings."""
+def card_findings(m: CardData, ignore: Iterable[str] = ()) -> tuple[list[Caveat], list[Caveat]]:
+    """Warnings about the figures, and other findings, but for the codes to ignore."""
     judges = (
         *(_chance, _forest, _small, _few_to_validate, _late, _gap, _bound, _calibration),
         *(_against_baseline, _sets, _spread, _likeness),
         *(_class_mix, _copies, _contradictions, _rare, _explanations),
     )
-    found = [finding for judge in judges if (finding := judge(m)) is not None]
-    return [text for bad, text in found if bad], [text for bad, text in found if not bad]
+    codes = check_codes(ignore)
+    found = [one for judge in judges for one in judge(m) if one.code not in codes]
+    return [one for one in found if one.warning], [one for one in found if not one.warning]
 
 
-def _small(m: CardData) -> Finding:
+def _finding(
+    m: CardData, code: str, kind: str = "", *, warning: bool = True, **values: str
+) -> Caveat:
+    return Caveat(code, {"noun": m.noun, **values}, kind=kind, warning=warning)
+
+
+def _chance(m: CardData) -> Iterator[Caveat]:
+    interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
+    if m.main is None or guess is None or not interval or None in interval:
+        return
+    if interval[0] <= guess:
+        yield _finding(
+            m,
+            "GT101",
+            constant=f"always predicting {m.baseline_name}" if m.main == "accuracy" else "guessing",
+            metric=METRICS[m.main].word,
+            guess=value_text(guess, m.main),
+            low=value_text(interval[0], m.main),
+        )
+
+
+def _forest(m: CardData) -> Iterator[Caveat]:
+    rival = (m.metrics.get("forest") or {}).get(m.main or "")
+    if m.main is None or rival is None:
+        if without := m.metrics.get("forest_left_out"):
+            yield _finding(m, "GT102", "no forest", warning=False, text=without)
+        return
+    forests = m.training["sizes"]["train"] * (1 if m.task == "multiclass" else len(m.names))
+    gain = m.metrics["test"][m.main] - rival
+    low, high = (m.metrics.get("over_forest") or {}).get(m.main, (None, None))
+    kind = "unclear"
+    if low is None or high is None:
+        kind = "no interval"
+    elif low > 0 or high < 0:
+        kind = "better" if low > 0 else ""
+    yield _finding(
+        m,
+        "GT102",
+        kind,
+        warning=gain <= 0 if kind == "no interval" else kind != "better",
+        features="fingerprints" if m.one == "molecule" else "simple statistics",
+        takes="seconds" if forests <= QUICK_FOREST else "minutes",
+        metric=METRICS[m.main].word,
+        value=value_text(m.metrics["test"][m.main], m.main),
+        rival=value_text(rival, m.main),
+        gain=number(gain, sign=True),
+        low=number(low, sign=True),
+        high=number(high, sign=True),
+    )
+
+
+def _small(m: CardData) -> Iterator[Caveat]:
     tested = m.training["sizes"]["test"]
-    if not 0 < tested < SMALL_TEST:
-        return None
-    return True, (
-        f"Only {count(tested, m.one)} {'was' if tested == 1 else 'were'} held out for testing: the "
-        "figures are rough, see their intervals. The folds of a comparison test on all."
-    )
+    if 0 < tested < SMALL_TEST:
+        yield _finding(m, "GT103", tested=count(tested, m.one))
 
 
-def _few_to_validate(m: CardData) -> Finding:
+def _few_to_validate(m: CardData) -> Iterator[Caveat]:
     held = m.training["sizes"]["validation"]
-    if held >= SMALL_VALIDATION:
-        return None
-    return True, (
-        f"Only {count(held, m.one)} {'was' if held == 1 else 'were'} held out for validation, so "
-        "the best epoch and the calibration owe much to chance: a larger share (--validation 0.2) "
-        "or more data would help."
-    )
+    if held < SMALL_VALIDATION:
+        yield _finding(m, "GT104", held=count(held, m.one))
 
 
-def _late(m: CardData) -> Finding:
+def _late(m: CardData) -> Iterator[Caveat]:
     limit, best = m.training["epochs"], max(m.training.get("best_epochs") or [0])
     best = max(best, m.training["best_epoch"])
     # Recipes other than the paper's end with a cosine schedule, which is best towards its end.
     allowed = LATE * limit if m.training.get("recipe", "paper") == "paper" else limit - 1
-    if m.training["stopped_early"] or best <= allowed:
-        return None
-    return True, (
-        f"The best epoch, {best} of {limit}, is at the limit, so training had not ended: more "
-        f"epochs (--epochs {2 * limit}) may give a better model."
-    )
+    if not m.training["stopped_early"] and best > allowed:
+        yield _finding(m, "GT105", best=str(best), limit=str(limit), more=str(2 * limit))
 
 
-def _gap(m: CardData) -> Finding:
+def _gap(m: CardData) -> Iterator[Caveat]:
     validation = None if m.main is None else m.metrics["validation"].get(m.main)
     if m.main is None or validation is None or validation - m.metrics["test"][m.main] <= FAR_APART:
-        return None
-    test = m.metrics["test"][m.main]
-    return True, (
-        f"It does worse on the test {m.noun} than on the validation ones: {METRICS[m.main].word} "
-        f"{value_text(test, m.main)} instead of {value_text(validation, m.main)}. On new ones "
-        "expect the lower value, or less."
+        return
+    yield _finding(
+        m,
+        "GT106",
+        metric=METRICS[m.main].word,
+        test=value_text(m.metrics["test"][m.main], m.main),
+        validation=value_text(validation, m.main),
     )
 
 
-def _forest(m: CardData) -> Finding:
-    rival = (m.metrics.get("forest") or {}).get(m.main or "")
-    if m.main is None or rival is None:
-        without = m.metrics.get("forest_left_out")
-        return None if without is None else (False, without)
-    what = "fingerprints" if m.one == "molecule" else "simple statistics"
-    forests = m.training["sizes"]["train"] * (1 if m.task == "multiclass" else len(m.names))
-    takes = "seconds" if forests <= QUICK_FOREST else "minutes"
-    forest = f"a random forest on {what} of the same training {m.noun}, which takes {takes}"
-    gain = m.metrics["test"][m.main] - rival
-    low, high = (m.metrics.get("over_forest") or {}).get(m.main, (None, None))
-    figures = f"{METRICS[m.main].word} {value_text(m.metrics['test'][m.main], m.main)} and "
-    figures += f"{value_text(rival, m.main)}, difference {number(gain, sign=True)}"
-    if low is None or high is None:  # older models
-        return gain <= 0, f"Compared with {forest}: {figures}."
-    figures += f" (95 % interval {number(low, sign=True)} to {number(high, sign=True)})"
-    if low > 0:
-        return False, f"It is better than {forest}: {figures}."
-    if high < 0:
-        return True, (
-            f"It is worse than {forest}: {figures}. Use the forest, or try other options of the "
-            "network."
-        )
-    return True, (
-        f"It is not shown to be better than {forest}: {figures}. A comparison of both over several "
-        "folds would tell more."
-    )
-
-
-def _bound(m: CardData) -> Finding:
+def _bound(m: CardData) -> Iterator[Caveat]:
     temperature = m.all["temperature"]
-    if temperature not in TEMPERATURES or m.task == "regression":
-        return None
-    lowest = temperature == TEMPERATURES[0]
-    reason = "hardly any error" if lowest else "confidence that says nothing about correctness"
-    return True, (
-        f"Its temperature, {temperature:g}, is the {'lowest' if lowest else 'highest'} allowed, "
-        f"owing to {reason} on the validation {m.noun}: do not rely on its probabilities, or hold "
-        "out more for validation (--validation 0.2)."
-    )
+    reasons = {
+        TEMPERATURES[0]: ("lowest", "hardly any error"),
+        TEMPERATURES[1]: ("highest", "confidence that says nothing about correctness"),
+    }
+    if temperature in reasons and m.task != "regression":
+        bound, reason = reasons[temperature]
+        yield _finding(m, "GT107", temperature=f"{temperature:g}", bound=bound, reason=reason)
 
 
-def _calibration(m: CardData) -> Finding:
+def _calibration(m: CardData) -> Iterator[Caveat]:
     after, before = (m.metrics[part].get("ece") for part in ("test", "test_uncalibrated"))
     if after is None or before is None or m.all["temperature"] == 1:
-        return None
-    what = f"the calibration error on the test {m.noun}"
-    first, last = value_text(before, "ece"), value_text(after, "ece")
-    if after - before >= SAME_ECE:
-        return True, f"Calibration made {what} worse: {first} → {last}."
-    return False, f"Calibration changed {what} from {first} to {last}."
+        return
+    worse = after - before >= SAME_ECE
+    values = {"before": value_text(before, "ece"), "after": value_text(after, "ece")}
+    yield _finding(m, "GT108", "" if worse else "changed", warning=worse, **values)
 
 
-def _against_baseline(m: CardData) -> Finding:
+def _against_baseline(m: CardData) -> Iterator[Caveat]:
     accuracy, largest = m.metrics["test"].get("accuracy"), m.baseline.get("accuracy")
     if accuracy is None or largest is None:
-        return None
-    return accuracy < largest + NEAR_MAJORITY, (
-        f"{percent(accuracy, unit=True)} of its predictions are right; always predicting "
-        f"{m.baseline_name} would be right in {percent(largest, unit=True)} of the test {m.noun}."
+        return
+    yield _finding(
+        m,
+        "GT109",
+        warning=accuracy < largest + NEAR_MAJORITY,
+        accuracy=percent(accuracy, unit=True),
+        constant=m.baseline_name,
+        largest=percent(largest, unit=True),
     )
 
 
-def _sets(m: CardData) -> Finding:
+def _sets(m: CardData) -> Iterator[Caveat]:
     held, aim = m.uncertain.get("held"), m.uncertain.get("coverage")
     if held is None or aim is None:
-        return None
-    wanted, found = percent(aim, 0, unit=True), percent(held, 0, unit=True)
-    what = {
-        "multiclass": (
-            f"Prediction sets, of {m.uncertain.get('size') or 0.0:.1f} classes on average, should "
-            "contain the class of"
-        ),
-        "multilabel": "Prediction sets should be right about each label for",
-        "regression": "Intervals should contain the value of",
-    }[m.task]
-    text = f"{what} {wanted} of new {m.noun}; on the test part it was {found}."
-    if m.training["split"] != "random":
-        text += (
-            f" That share holds only for {m.noun} like the validation ones, which the test "
-            f"{m.noun} of this split ({shortened(m.training['split'], 20)}) are not."
-        )
-    return held < aim - FAR_BELOW, text
-
-
-def _spread(m: CardData) -> Finding:
-    found = m.uncertain.get("spread")
-    if not found:
-        return None
-    how = "expect errors" if found["chance"] < SURE else "there were not clearly more errors"
-    return False, (
-        f"Where its members disagree most (column spread) {how}: of that quarter of the test "
-        f"{m.noun} {_errors(m, found)}."
+        return
+    yield _finding(
+        m,
+        "GT110",
+        "" if m.task == "multiclass" else m.task,
+        warning=held < aim - FAR_BELOW,
+        size=f"{m.uncertain.get('size') or 0.0:.1f}",
+        aim=percent(aim, 0, unit=True),
+        held=percent(held, 0, unit=True),
     )
+    if m.training["split"] != "random":
+        split = shortened(m.training["split"], 20)
+        yield _finding(m, "GT110", "split", warning=False, split=split)
 
 
-def _likeness(m: CardData) -> Finding:
+def _spread(m: CardData) -> Iterator[Caveat]:
+    found = m.uncertain.get("spread")
+    if found:
+        kind = "" if found["chance"] < SURE else "unclear"
+        yield _finding(m, "GT111", kind, warning=False, errors=_errors(m, found))
+
+
+def _likeness(m: CardData) -> Iterator[Caveat]:
     found = m.uncertain.get("similarity") or {}
     test = found.get("test")
     if not test:
-        return None
+        return
     clear = test["chance"] < SURE
-    how, end = "Low similarity did not clearly mean more errors", ", which may be chance"
-    if clear:
-        how, end = "Trust predictions with a low similarity less", ""
-    where = ", where validation errors rise" if clear and found["justified"] else ""
-    return clear, (
-        f"{how}: of {test['graphs']:.0f} test {m.noun} unlike the training ones (similarity below "
-        f"{found['threshold']:.2f}{where}) {_errors(m, test)}{end}."
+    yield _finding(
+        m,
+        "GT112",
+        "" if clear else "unclear",
+        warning=clear,
+        graphs=f"{test['graphs']:.0f}",
+        threshold=f"{found['threshold']:.2f}",
+        where=", where validation errors rise" if found["justified"] else "",
+        errors=_errors(m, test),
     )
 
 
@@ -302,25 +304,11 @@ def _errors(m: CardData, found: Mapping[str, Any]) -> str:
     return f"{first}{what} are predicted incorrectly, of the others {rest}"
 
 
-def _chance(m: CardData) -> Finding:
-    interval, guess = m.metrics["intervals"].get(m.main), m.baseline.get(m.main or "")
-    if m.main is None or guess is None or not interval or None in interval:
-        return None
-    if interval[0] > guess:
-        return None
-    what = f"always predicting {m.baseline_name}" if m.main == "accuracy" else "guessing"
-    return True, (
-        f"It is not shown to be better than {what}, which has {METRICS[m.main].word} "
-        f"{value_text(guess, m.main)}: the interval goes down to "
-        f"{value_text(interval[0], m.main)}. Train for more epochs, or on more or other data."
-    )
-
-
-def _class_mix(m: CardData) -> Finding:
+def _class_mix(m: CardData) -> Iterator[Caveat]:
     parts: Mapping[str, Sequence[float | None]] = m.data.get("class_shares") or {}
     known = [parts.get(part) or () for part in ("train", "validation", "test")]
     if {len(shares) for shares in known} != {len(m.names)}:
-        return None
+        return
     moved = [
         (round(abs(test - train), 6), place)
         for place, (train, test) in enumerate(zip(known[0], known[2], strict=True))
@@ -328,57 +316,51 @@ def _class_mix(m: CardData) -> Finding:
     ]
     far, place = max(moved, default=(0.0, 0))
     if far <= FAR_APART:
-        return None
+        return
     train, validation, test = (percent(shares[place], 0, unit=True) for shares in known)
-    what = m.named(m.names[place])
-    what = f"have the label {what}" if m.task == "multilabel" else f"are {what}"
-    return True, (
-        f"The parts differ: {train} of the training {m.noun} {shortened(what, 60)}, {validation} "
-        f"of the validation ones and {test} of the test ones."
+    yield _finding(
+        m,
+        "GT113",
+        "multilabel" if m.task == "multilabel" else "",
+        train=train,
+        validation=validation,
+        test=test,
+        label=shortened(m.named(m.names[place]), 50),
     )
 
 
-def _copies(m: CardData) -> Finding:
+def _copies(m: CardData) -> Iterator[Caveat]:
     across = (m.data.get("duplicates") or {}).get("across", 0)
-    if not across:
-        return None
-    return True, (
-        f"{count(across, m.one)} held out for validation or test {'is' if across == 1 else 'are'} "
-        "also in the training part: the figures are too optimistic. Remove the copies, or use a "
-        "split that keeps them together."
-    )
+    if across:
+        yield _finding(m, "GT114", copies=count(across, m.one))
 
 
-def _contradictions(m: CardData) -> Finding:
+def _contradictions(m: CardData) -> Iterator[Caveat]:
     differing = (m.data.get("duplicates") or {}).get("differing", 0)
-    if not differing:
-        return None
-    what = {"multiclass": "classes", "multilabel": "labels", "regression": "values"}[m.task]
-    return m.task != "regression", (
-        f"{count(differing, m.one)} with copies in the data {'has' if differing == 1 else 'have'} "
-        f"different {what} there: no model can be right about all of them. Correct or remove them."
-    )
+    if differing:
+        yield _finding(
+            m,
+            "GT115",
+            warning=m.task != "regression",
+            copies=count(differing, m.one),
+            targets={"multiclass": "classes", "multilabel": "labels"}.get(m.task, "values"),
+        )
 
 
-def _rare(m: CardData) -> Finding:
+def _rare(m: CardData) -> Iterator[Caveat]:
     counts = m.data["class_counts"]
     if m.task != "multiclass" or not sum(counts):
-        return None
+        return
     share = min(counts) / sum(counts)
-    if share >= min(0.1, 0.5 / len(counts)):
-        return None
-    rarest = m.named(shortened(m.names[counts.index(min(counts))], 40))
-    rare = percent(share, unit=True)
-    return True, f"Classes are imbalanced: {rare} of the {m.noun} are {rarest}."
+    if share < min(0.1, 0.5 / len(counts)):
+        rarest = m.named(shortened(m.names[counts.index(min(counts))], 40))
+        rare = percent(share, unit=True)
+        yield _finding(m, "GT116", share=rare, label=rarest)
 
 
-def _explanations(m: CardData) -> Finding:
-    if not no_better_than_random(m.all.get("saliency") or {}):
-        return None
-    return True, (
-        f"Do not rely on its explanations: on the validation {m.noun}, removing the most salient "
-        "parts changed the predictions no more than removing random parts."
-    )
+def _explanations(m: CardData) -> Iterator[Caveat]:
+    if no_better_than_random(m.all.get("saliency") or {}):
+        yield _finding(m, "GT117")
 
 
 def split_words(m: CardData) -> str:

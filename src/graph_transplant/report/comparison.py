@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -20,14 +19,16 @@ from graph_transplant.figures.style import CLASSES, palette, style
 from graph_transplant.methods import METHODS, method_key, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.explanations import gallery
-from graph_transplant.report.page import render, slug, unique_id
+from graph_transplant.report.page import render, unique_id
 from graph_transplant.report.tables import Ranking, ranking
+from graph_transplant.report.typography import slug, spaced
 from graph_transplant.results.calls import Call
+from graph_transplant.results.groups import Group, GroupResults, Trials
 from graph_transplant.results.record import Condition, Record, one_split
-from graph_transplant.results.results import Group, Results, plain_rows
+from graph_transplant.results.results import Results
 from graph_transplant.results.sentences import joint_headline
 from graph_transplant.results.verdict import Verdict
-from graph_transplant.utils.files import COMMANDS, SKIPPED, write_atomically
+from graph_transplant.utils.files import COMMANDS, write_atomically
 from graph_transplant.utils.text import count, duration
 
 FOLDER = "figures"  # folder for figure files, next to the page
@@ -81,8 +82,8 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     names = {"axes", "repeat", "words"}
     easiest = min((group.condition for group in results.groups), key=lambda one: one.order)
     found = [
-        _section(results, group, names, whole=group.condition == easiest)
-        for group in results.groups
+        _section(part, names, results.methods, whole=group.condition == easiest)
+        for group, part in results.groups.items()
     ]
     # The easiest condition first, groups with a comparison before single methods, and networks
     # that are not behind a baseline or have a finding before others.
@@ -103,27 +104,29 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     return found, axes
 
 
-def _section(results: Results, group: Group, names: set[str], *, whole: bool) -> Section:
-    part = results.groups[group]
+def _section(
+    part: GroupResults, names: set[str], methods: Sequence[str], *, whole: bool
+) -> Section:
+    group = part.group
     stem = unique_id(slug(group.network or "no network", group.condition.short, most=40), names)
     return Section(
         id=stem,
         group=group,
-        verdict=results.verdicts[group],
-        ranking=ranking(group, part),
-        forest=render_chart(part, "forest", prefix=f"{stem}-", methods=results.methods),
+        verdict=part.verdict,
+        ranking=ranking(part),
+        forest=render_chart(part, "forest", prefix=f"{stem}-", methods=methods),
         # Harder conditions get only the tables and the forest plot.
-        folded=_folded(part, names, stem, "group", results.methods) if whole else [],
+        folded=_folded(part, names, stem, "group", methods) if whole else [],
         gallery=gallery(part) if whole else {},
         pairs=[
             row | {"difference": METRICS[part.metric].gap(row["difference"])}
-            for row in (plain_rows(part.pairs) if len(part.methods) > 2 else [])
+            for row in (part.pair_rows if len(part.methods) > 2 else [])
         ],
     )
 
 
 def _folded(
-    results: Results, names: set[str], stem: str, every: str, methods: Sequence[str]
+    results: Trials, names: set[str], stem: str, every: str, methods: Sequence[str]
 ) -> list[FigureGroup]:
     """Charts with this value of ``every``, except the forest plot, by heading."""
     groups: dict[str, list[RenderedChart]] = {}
@@ -164,7 +167,7 @@ def _render(
         sections=sections,
         axes=axes,
         facts=_facts(results, first),
-        notes=[*_skipped(results), *results.notes],
+        notes=results.notes,
         next=_next(results, lead),
         commands=_commands(results),
         settings=_settings(first["settings"], versions),
@@ -177,14 +180,6 @@ def _render(
         version=versions,
         fingerprint=first["fingerprint"],
     )
-
-
-def _skipped(results: Results) -> Iterator[str]:
-    path = None if results.directory is None else results.directory / SKIPPED
-    if path is not None and path.is_file():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = sum(1 for _ in csv.reader(file)) - 1
-        yield f"{count(rows, 'row')} of the data could not be used; {SKIPPED} lists them."
 
 
 def _next(results: Results, lead: Section) -> list[tuple[str, str]]:
@@ -230,7 +225,8 @@ def _commands(results: Results) -> list[str]:
 
 
 def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
-    frame = replace(results, selection="none").frame  # with all candidates
+    whole = results if results.selection == "none" else replace(results, selection="none")
+    frame = whole.frame  # with all candidates
     sizes, settings = first["sizes"], first["settings"]
     repeats = int(frame["repeat"].max()) + 1
     place = ("folds", f"{settings['folds']} × {repeats}" if repeats > 1 else settings["folds"])
@@ -246,6 +242,7 @@ def _facts(results: Results, first: Record) -> list[tuple[str, object]]:
         ("trials", f"{len(frame):,}"),
         ("training time", duration(float(seconds))),
         *_machines(frame),
+        *([("warnings left out", results.ignored)] if results.ignored else []),
     ]
 
 
@@ -262,7 +259,7 @@ def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, 
     shown.pop("version", None)
     return [
         (
-            name.replace("_", " "),
+            spaced(name),
             (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value),
         )
         for name, value in shown.items()
@@ -274,15 +271,12 @@ def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, 
 
 def notebook_html(results: Results) -> str:
     """Render verdict, table and forest plot for a notebook."""
-    parts = [
-        (results.verdicts[group], ranking(group, part), _picture(part))
-        for group, part in results.groups.items()
-    ]
+    parts = [(part.verdict, ranking(part), _picture(part)) for part in results.groups.values()]
     title, _ = CHARTS["forest"].words(results)
     return render("notebook.html", title=title, parts=parts, notes=results.notes)
 
 
-def _picture(part: Results) -> str:
+def _picture(part: GroupResults) -> str:
     """Forest plot as a base64 PNG; empty if there is nothing to compare."""
     with style():
         axes = CHARTS["forest"].plot(part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,10 @@ from graph_transplant.figures.graphs import (
     node_words,
 )
 from graph_transplant.methods import method_of
-from graph_transplant.report.page import class_word, render, shortened
+from graph_transplant.report.page import render
+from graph_transplant.report.typography import class_word, class_words, shortened
 from graph_transplant.results.examples import DrawnSaliency, DrawnVirtual, Mixture, read_example
-from graph_transplant.results.results import Results
+from graph_transplant.results.groups import GroupResults
 from graph_transplant.utils.text import count, percent
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ _SMALL = 240  # width of each of several drawings in a row
 View = dict[str, str]
 
 
-def gallery(results: Results) -> dict[str, Any]:
+def gallery(results: GroupResults) -> dict[str, Any]:
     """Draw the examples in the records of one group.
 
     ``maps`` are saliency maps of test graphs: graph, truth and views. ``made`` are virtual graphs:
@@ -259,7 +259,7 @@ def gallery(results: Results) -> dict[str, Any]:
                 salient.setdefault(example.graph, {}).setdefault(method, example)
             else:
                 made.setdefault(method, []).append(example)
-    ranked = results.summary()["method"].tolist()
+    ranked = [row["method"] for row in results.rows]
     seen = [name for name in ranked if any(name in row for row in salient.values())]
     known = any(one.motif is not None for row in salient.values() for one in row.values())
     shown = [name for name in seen if name == results.reference]
@@ -313,7 +313,7 @@ def _made(
     method: str, one: Mixture | DrawnVirtual
 ) -> tuple[str, str, str, list[tuple[str, str, str]]]:
     node, edge = ("atom", "bond") if one.structure.molecule else ("node", "edge")
-    label = re.sub(r"(?<=% )-?\d+(?=,|$)", lambda match: class_word(match[0]), one.label)
+    label = class_words(one.label)
     if isinstance(one, DrawnVirtual):
         size = count(len(one.structure.names), node)
         drawing = graph_svg(one.structure, width=_SMALL, title=f"Graph made by {method}")

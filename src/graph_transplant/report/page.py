@@ -1,16 +1,16 @@
-"""Template rendering and text helpers of all pages."""
+"""Rendering of the templates of all pages."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import itertools
-import re
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from graph_transplant.report.typography import no_wrap, truncated, unbroken
 from graph_transplant.utils.text import number, p_value, plain
 
 
@@ -28,56 +28,13 @@ def render(template: str, /, **content: object) -> str:
     )
     environment.filters |= {"tied": no_wrap, "words": unbroken, "brief": truncated}
     environment.filters |= {"number": number, "p": p_value}
-    # Browsers normalise CR LF to LF before hashing.
     path = resources.files("graph_transplant.report").joinpath("templates", "page.js")
-    script = path.read_text("utf-8").replace("\r\n", "\n")
+    script = path.read_text("utf-8")  # with line breaks as LF, to which browsers normalise them
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = environment.get_template(template).render(
         script=Markup(script), script_hash=f"sha256-{digest}", **content
     )
     return plain(page, lines=True)
-
-
-def shortened(text: str, most: int) -> str:
-    """Truncate a text to ``most`` characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def truncated(text: str, most: int = 60) -> Markup:
-    """Truncate a text from data and isolate its writing direction."""
-    text = plain(text)
-    if len(text) <= most:
-        return Markup("<bdi>{}</bdi>").format(text)
-    return Markup('<bdi title="{}">{}</bdi>').format(text, shortened(text, most))
-
-
-def unbroken(text: str) -> Markup:
-    """Prevent line breaks within the words of a command if they fit."""
-    whole = Markup('<span class="whole">{}</span>')
-    return Markup(" ").join(whole.format(word) for word in text.split(" "))
-
-
-_NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
-
-
-def no_wrap(text: str) -> Markup:
-    """Keep "p = 0.03" and "4.1 points" on one line, and hyphenated names if they fit."""
-    text = re.sub(r"(?<=\bp) ([=<]) (?=\d)", "\u00a0\\1\u00a0", text)
-    text = re.sub(r"(?<=\d) (?=points|folds|methods|repeats|%)", "\u00a0", text)
-    return Markup(_NAME.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
-
-
-def class_word(label: str, target: str = "") -> str:
-    """Name a class in a sentence, numbers as ``Class = 1`` so that they do not look like counts."""
-    if not re.fullmatch(r"-?\d+", label):
-        return label
-    return f"{shortened(target, 40)} = {label}" if target else f"class {label}"
-
-
-def slug(*words: str, most: int = 60) -> str:
-    """File name stem for a text, not necessarily unique."""
-    text = "-".join(word[: 4 * most] for word in words).lower()
-    return re.sub(r"[^a-z0-9]+", "-", text).strip("-")[:most].strip("-") or "x"
 
 
 def unique_id(wanted: str, taken: set[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,9 @@ from functools import partial
 import pandas as pd
 
 from graph_transplant.metrics import METRICS
-from graph_transplant.results.results import Group, Results, plain_rows
+from graph_transplant.report.typography import latex_text, markdown_text, slug
+from graph_transplant.results.groups import Group, GroupResults
+from graph_transplant.results.results import Results
 from graph_transplant.results.verdict import Row
 from graph_transplant.utils.text import duration, number, p_value, percent, ratio
 
@@ -70,14 +71,15 @@ class Ranking:
 
 def rankings(results: Results) -> list[Ranking]:
     """One table per group of results."""
-    return [ranking(group, part) for group, part in results.groups.items()]
+    return [ranking(part) for part in results.groups.values()]
 
 
-def ranking(group: Group, part: Results) -> Ranking:
+def ranking(part: GroupResults) -> Ranking:
     """Table of one group: score, difference, p, time, and further measurements."""
-    rows = plain_rows(part.summary())
-    columns = _columns(part, rows)
-    top = max((row["score_mean"] for row in rows if row["score_mean"] is not None), default=None)
+    columns = _columns(part)
+    top = max(
+        (row["score_mean"] for row in part.rows if row["score_mean"] is not None), default=None
+    )
     ranked = (
         Ranked(
             row["method"],
@@ -86,13 +88,13 @@ def ranking(group: Group, part: Results) -> Ranking:
             row["finding"] == "better" and row["score_mean"] == top,
             tuple(column.cell(row) for column in columns),
         )
-        for row in rows
+        for row in part.rows
     )
-    return Ranking(group, METRICS[part.metric].word, part.reference, columns, tuple(ranked))
+    return Ranking(part.group, METRICS[part.metric].word, part.reference, columns, tuple(ranked))
 
 
-def _columns(part: Results, rows: Sequence[Row]) -> tuple[Column, ...]:
-    main = METRICS[part.metric]
+def _columns(part: GroupResults) -> tuple[Column, ...]:
+    main, rows = METRICS[part.metric], part.rows
     plain = next((row for row in rows if row["method"] == part.reference), None)
 
     def value(name: str, form: Callable[[float | None], str]) -> Callable[[Row], Cell]:
@@ -209,7 +211,7 @@ def latex(results: Results) -> str:
     for one in rankings(results):
         heads = ["Method", *(one.columns[place].title for place in one.few)]
         caption = f"{one.group.data}: mean test {one.word}, {one.group.title}. {_reading(one)}"
-        label = re.sub(r"[^a-z0-9]+", "-", f"{one.group.data} {one.group.title}".lower()).strip("-")
+        label = slug(one.group.data, one.group.title, most=200)
         rows = [_cells(row, one.few, latex_text, r"\textbf{{{}}}".format) for row in one.rows]
         texts.append(latex_table(caption.strip(), label, heads, rows))
     return "\n".join(texts)
@@ -266,33 +268,3 @@ def latex_table(
         hrules=True,
     )
     return text
-
-
-def markdown_text(text: str) -> str:
-    """Escape a text for a Markdown table."""
-    return re.sub(r"([\\|*_`<>\[\]#&~])", r"\\\1", _one_line(text))
-
-
-_LATEX = str.maketrans(
-    {sign: rf"\{sign}" for sign in "{}&%$#_"}
-    # At the start of a row, LaTeX would read these as options of the preceding line break.
-    | {sign: f"{{{sign}}}" for sign in "[]*"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"}
-    # pdfTeX lacks most non-ASCII characters.
-    | {"−": "$-$", "±": r"$\pm$", "×": r"$\times$", "²": "$^2$", "ψ": r"$\psi$", "’": "'"}
-    | {"…": r"\ldots{}", "\N{NO-BREAK SPACE}": "~"}
-)
-
-
-def latex_text(text: str) -> str:
-    """Escape a text for LaTeX."""
-    # LaTeX would turn two hyphens into a dash.
-    return re.sub(r"-(?=-)", "-{}", _one_line(text).translate(_LATEX))
-
-
-def _one_line(text: str) -> str:
-    """Replace line breaks, control characters and lone surrogates by spaces."""
-    space = "\N{NO-BREAK SPACE}"
-    signs = (sign if sign.isprintable() or sign == space else " " for sign in text)
-    return " ".join(part for part in "".join(signs).split(" ") if part)

@@ -12,6 +12,7 @@ from graph_transplant.utils.lazy import lazy
 if TYPE_CHECKING:
     from graph_transplant.results.average_ranks import Across, across
     from graph_transplant.results.caveats import Caveat
+    from graph_transplant.results.groups import Group, GroupResults
     from graph_transplant.results.predictions import Predictions
     from graph_transplant.results.results import Results, read_results
     from graph_transplant.results.statistics import Paired, holm, paired_test, wilcoxon
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Across",
     "Caveat",
+    "Group",
+    "GroupResults",
     "Paired",
     "Predictions",
     "Results",
@@ -34,6 +37,7 @@ __getattr__ = lazy(
     {
         "average_ranks": "Across across",
         "caveats": "Caveat",
+        "groups": "Group GroupResults",
         "predictions": "Predictions",
         "results": "Results read_results",
         "statistics": "Paired holm paired_test wilcoxon",

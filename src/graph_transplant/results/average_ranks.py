@@ -17,7 +17,7 @@ from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import MAJORITY, REFERENCE, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.results.record import Condition
-from graph_transplant.results.results import Results, plain_rows
+from graph_transplant.results.results import Results
 from graph_transplant.results.statistics import (
     average_ranks,
     critical_difference,
@@ -85,7 +85,7 @@ def across(every: Iterable[Results]) -> list[Across]:
     """
     models: dict[str, dict[str, dict[str, Row]]] = {}
     harder: Counter[str] = Counter()
-    for row in [row for results in every for row in plain_rows(results.summary())]:
+    for row in [row for results in every for row in results.rows]:
         model = row["model"] or ""
         if row["method"] == MAJORITY:
             continue  # a floor, not a method to rank

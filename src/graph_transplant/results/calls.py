@@ -25,7 +25,7 @@ from graph_transplant.results.record import Record
 from graph_transplant.utils.files import COMMANDS, folder_name, write_atomically
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Group
+    from graph_transplant.results.groups import Group
 
 CALLS = "comparison.json"
 """File of a comparison with the calls that made its records."""
@@ -133,7 +133,7 @@ class Call:
             return None
         words = [self.data]
         for name, value in {**self.reading, **options}.items():
-            option = f"--{name.replace('_', '-')}"
+            option = "--" + "-".join(name.split("_"))
             if name == "model" and not train:
                 option = "--models"
             if name == "select":

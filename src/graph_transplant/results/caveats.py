@@ -1,29 +1,43 @@
-"""What a reader should know before trusting the numbers: each with a code, a reason, a remedy."""
+"""What a reader should know before trusting the numbers: each with a code, a reason, a remedy.
+
+Codes from ``GT001`` are about comparisons, found here; codes from ``GT101`` about a trained model,
+found by :mod:`graph_transplant.report.card_findings`.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from graph_transplant.config.recipes import RECIPES
+from graph_transplant.errors import check_choice
 from graph_transplant.methods import MAJORITY, method_of
 from graph_transplant.metrics import METRICS, TEMPERATURES, no_better_than_random
 from graph_transplant.results.record import Condition, Record, Trial, score
 from graph_transplant.results.selection import left_out
 from graph_transplant.results.statistics import holm
-from graph_transplant.results.verdict import NEAR_MAJORITY, SIGNIFICANT
+from graph_transplant.results.verdict import NEAR_MAJORITY, SIGNIFICANT, Verdict
+from graph_transplant.utils.files import SKIPPED
 from graph_transplant.utils.text import capital, count, listed, number, p_words
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Group, Results
+    from graph_transplant.results.groups import GroupResults
+    from graph_transplant.results.results import Results
 
 MOST_NAMED = 6
 """Most methods that a caveat names."""
 
 LAST_EPOCHS = 10
 """A best epoch this close to the limit may not be the best."""
+
+_FOREST = (
+    "a random forest on {features} of the same training {noun}, which takes {takes}: {metric} "
+    "{value} and {rival}, difference {gain}"
+)
+_INTERVAL = " (95 % interval {low} to {high})."
 
 CAVEATS: Final[Mapping[str, str]] = {
     "GT001": "Training may be too short: the best epoch is within the last ten, or the last tenth, "
@@ -50,30 +64,101 @@ CAVEATS: Final[Mapping[str, str]] = {
     "GT013": "The attack ignores the gradient through the random-walk features of the recipe "
     "{recipes}: stronger attacks may exist; read the accuracies as upper bounds.",
     "GT014": "The test {what} is not finite in: {trials}; look for diverged training.",
+    "GT015": "{rows} of the data could not be used; {file} lists them.",
+    "GT101": "It is not shown to be better than {constant}, which has {metric} {guess}: the "
+    "interval goes down to {low}. Train for more epochs, or on more or other data.",
+    "GT102": f"It is worse than {_FOREST}{_INTERVAL} Use the forest, or try other options of the "
+    "network.",
+    "GT102, unclear": f"It is not shown to be better than {_FOREST}{_INTERVAL} A comparison of "
+    "both over several folds would tell more.",
+    "GT102, better": f"It is better than {_FOREST}{_INTERVAL}",
+    "GT102, no interval": f"Compared with {_FOREST}.",  # older models
+    "GT102, no forest": "{text}",
+    "GT103": "Only {tested} for testing: the figures are rough, see their intervals. The folds of "
+    "a comparison test on all.",
+    "GT104": "Only {held} for validation, so the best epoch and the calibration owe much to "
+    "chance: a larger share (--validation 0.2) or more data would help.",
+    "GT105": "The best epoch, {best} of {limit}, is at the limit, so training had not ended: more "
+    "epochs (--epochs {more}) may give a better model.",
+    "GT106": "It does worse on the test {noun} than on the validation ones: {metric} {test} "
+    "instead of {validation}. On new ones expect the lower value, or less.",
+    "GT107": "Its temperature, {temperature}, is the {bound} allowed, owing to {reason} on the "
+    "validation {noun}: do not rely on its probabilities, or hold out more for validation "
+    "(--validation 0.2).",
+    "GT108": "Calibration made the calibration error on the test {noun} worse: {before} → {after}.",
+    "GT108, changed": "Calibration changed the calibration error on the test {noun} from {before} "
+    "to {after}.",
+    "GT109": "{accuracy} of its predictions are right; always predicting {constant} would be right "
+    "in {largest} of the test {noun}.",
+    "GT110": "Prediction sets, of {size} classes on average, should contain the class of {aim} of "
+    "new {noun}; on the test part it was {held}.",
+    "GT110, multilabel": "Prediction sets should be right about each label for {aim} of new "
+    "{noun}; on the test part it was {held}.",
+    "GT110, regression": "Intervals should contain the value of {aim} of new {noun}; on the test "
+    "part it was {held}.",
+    "GT110, split": "That share of sets or intervals holds only for {noun} like the validation "
+    "ones, which the test {noun} of this split ({split}) are not.",
+    "GT111": "Where its members disagree most (column spread) expect errors: of that quarter of "
+    "the test {noun} {errors}.",
+    "GT111, unclear": "Where its members disagree most (column spread) there were not clearly more "
+    "errors: of that quarter of the test {noun} {errors}.",
+    "GT112": "Trust predictions with a low similarity less: of {graphs} test {noun} unlike the "
+    "training ones (similarity below {threshold}{where}) {errors}.",
+    "GT112, unclear": "Low similarity did not clearly mean more errors: of {graphs} test {noun} "
+    "unlike the training ones (similarity below {threshold}) {errors}, which may be chance.",
+    "GT113": "The parts differ: {train} of the training {noun} are {label}, {validation} of the "
+    "validation ones and {test} of the test ones.",
+    "GT113, multilabel": "The parts differ: {train} of the training {noun} have the label {label}, "
+    "{validation} of the validation ones and {test} of the test ones.",
+    "GT114": "Copies of {copies} held out for validation or test are in the training part: the "
+    "figures are too optimistic. Remove the copies, or use a split that keeps them together.",
+    "GT115": "Copies of {copies} in the data have different {targets}: no model can be right about "
+    "all of them. Correct or remove them.",
+    "GT116": "Classes are imbalanced: {share} of the {noun} are {label}.",
+    "GT117": "Do not rely on its explanations: on the validation {noun}, removing the most salient "
+    "parts changed the predictions no more than removing random parts.",
 }
-"""Templates by code; ``docs/statistics.md`` lists them."""
+"""Templates by code, some of them with variants; ``docs/warnings.md`` has a section for each."""
+
+CODES: Final = tuple(key for key in CAVEATS if "," not in key)
+
+
+def check_codes(ignore: Iterable[str]) -> frozenset[str]:
+    """Return the codes of caveats to leave out; raise if one does not exist."""
+    codes = [ignore] if isinstance(ignore, str) else ignore
+    return frozenset(check_choice("ignore", code, CODES) for code in codes)
 
 
 @dataclass(frozen=True)
 class Caveat:
     """A caveat: its code, and the values of its template.
 
-    ``where`` names the group it is about if there are several.
+    ``where`` names the group it is about if there are several, ``kind`` the variant of the
+    template. What is no ``warning`` is said without its code.
     """
 
     code: str
     values: Mapping[str, str]
     where: str = ""
+    kind: str = ""
+    warning: bool = True
 
     @property
     def text(self) -> str:
         """The caveat in a sentence, with its code."""
-        text = CAVEATS[self.code].format(**self.values)
-        return f"{self.where}: {text} [{self.code}]" if self.where else f"{text} [{self.code}]"
+        key = f"{self.code}, {self.kind}" if self.kind else self.code
+        about = f"{self.where}: " if self.where else ""
+        code = f" [{self.code}]" if self.warning else ""
+        return f"{about}{CAVEATS[key].format(**self.values)}{code}"
 
 
-def caveats(results: Results) -> Iterator[Caveat]:
+def find_caveats(results: Results) -> Iterator[Caveat]:
     """What a reader should know before trusting the numbers."""
+    path = None if results.directory is None else results.directory / SKIPPED
+    if path is not None and path.is_file():
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = sum(1 for _ in csv.reader(file)) - 1
+        yield Caveat("GT015", {"rows": count(rows, "row"), "file": SKIPPED})
     yield from _short_training(results.records)
     yield from _unfinished(results)
     yield from _left_over(results)
@@ -82,7 +167,7 @@ def caveats(results: Results) -> Iterator[Caveat]:
     for group, part in results.groups.items():
         where = f"{group.data}, {group.title}" if len(results.groups) > 1 else ""
         yield from _near_constant(part, where)
-        yield from _few_folds(results, group, where)
+        yield from _few_folds(part.verdict, where)
         yield from _worse_calibration(part, where)
         yield from _useless_saliency(part, where)
     yield from _bounded_temperature(results.records)
@@ -142,7 +227,7 @@ def _left_over(results: Results) -> Iterator[Caveat]:
         yield Caveat("GT004", {"methods": listed(methods)})
 
 
-def _near_constant(part: Results, where: str) -> Iterator[Caveat]:
+def _near_constant(part: GroupResults, where: str) -> Iterator[Caveat]:
     if part.constant is None:
         return
     words, scores = part.constant
@@ -155,15 +240,14 @@ def _near_constant(part: Results, where: str) -> Iterator[Caveat]:
         yield Caveat("GT006", values, where)
 
 
-def _few_folds(results: Results, group: Group, where: str) -> Iterator[Caveat]:
-    verdict = results.verdicts[group]
+def _few_folds(verdict: Verdict, where: str) -> Iterator[Caveat]:
     folds = int(verdict.rows[0]["folds"])
     if verdict.preliminary and folds > 1:
         pairs = min(one.pairs for one in verdict.told)
         yield Caveat("GT007", {"folds": count(pairs, "fold")}, where)
 
 
-def _worse_calibration(part: Results, where: str) -> Iterator[Caveat]:
+def _worse_calibration(part: GroupResults, where: str) -> Iterator[Caveat]:
     names = [n for n in part.methods if n != part.reference and method_of(n).network]
     tests = [part.paired(name, part.reference, "ece") for name in names]
     corrected = holm([test.p_value for test in tests])
@@ -175,7 +259,7 @@ def _worse_calibration(part: Results, where: str) -> Iterator[Caveat]:
             yield Caveat("GT008", values, where)
 
 
-def _useless_saliency(part: Results, where: str) -> Iterator[Caveat]:
+def _useless_saliency(part: GroupResults, where: str) -> Iterator[Caveat]:
     means = part.wide("saliency").groupby("method").mean(numeric_only=True)
     useless = [str(name) for name, row in means.iterrows() if no_better_than_random(row)]
     if useless:

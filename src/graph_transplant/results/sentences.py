@@ -11,7 +11,7 @@ from graph_transplant.metrics import METRICS
 from graph_transplant.utils.text import capital, count, duration, listed, p_words, ratio
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Group
+    from graph_transplant.results.groups import Group
     from graph_transplant.results.verdict import Finding, Verdict
 
 CLAUSES: Final[Mapping[str, str]] = {

@@ -13,7 +13,7 @@ from graph_transplant.results import sentences
 from graph_transplant.results.statistics import Paired, pairs_needed
 
 if TYPE_CHECKING:
-    from graph_transplant.results.results import Group, Results
+    from graph_transplant.results.groups import Group, GroupResults
 
 SIGNIFICANT = 0.05
 """Significance level of corrected p-values."""
@@ -208,21 +208,21 @@ class Verdict:
         return f"{self.headline}. {self.evidence}"
 
 
-def judge(group: Group, part: Results, every: Sequence[Row], judged: Sequence[str]) -> Verdict:
-    """Return the finding of one group about the methods that are ``judged``.
+def judge(part: GroupResults) -> Verdict:
+    """Return the finding of one group about the methods that are judged.
 
     A method beats the reference only if the p-value after Holm's correction is below 0.05 and the
-    two are not practically equal. The correction is over ``every`` row, best first: what was tested
-    counts, also if a later command no longer asks for it.
+    two are not practically equal. The correction is over every row: what was tested counts, also
+    if a later command no longer asks for it.
     """
-    rows = [row for row in every if row["method"] in judged]
+    rows = [row for row in part.rows if row["method"] in part.judged]
     reference = part.reference
     networks = [r for r in rows if method_of(r["method"]).network or r["method"] == reference]
-    verdict = Verdict("open", group, reference, tuple(networks or rows))
-    tests = sum(method_of(r["method"]).network and r["p_value"] is not None for r in every)
+    verdict = Verdict("open", part.group, reference, tuple(networks or rows))
+    tests = sum(method_of(r["method"]).network and r["p_value"] is not None for r in part.rows)
     verdict = _against_reference(verdict, part, tests)
     verdict = replace(verdict, controls=_controls(verdict, part))
-    verdict = _beside_baseline(verdict, part, rows, every)
+    verdict = _beside_baseline(verdict, part, rows)
     floor = _floor(part, rows)
     if floor is not None and (verdict.kind != "better" or floor.above.difference < NEAR_MAJORITY):
         verdict = replace(verdict, floor=floor)
@@ -246,7 +246,7 @@ def _finding(row: Row, method: str, other: str, tests: int, family: Family) -> F
     )
 
 
-def _against_reference(verdict: Verdict, part: Results, tests: int) -> Verdict:
+def _against_reference(verdict: Verdict, part: GroupResults, tests: int) -> Verdict:
     rows, reference = verdict.rows, verdict.reference
     if len(rows) == 1 or reference not in [row["method"] for row in rows]:
         alone = rows[0]["method"] == reference
@@ -284,7 +284,7 @@ def _against_reference(verdict: Verdict, part: Results, tests: int) -> Verdict:
     return verdict
 
 
-def _remedy(found: Finding, part: Results, rows: Sequence[Row]) -> Remedy:
+def _remedy(found: Finding, part: GroupResults, rows: Sequence[Row]) -> Remedy:
     """Find what would settle a finding with 80 % power in the fewest trainings."""
     row = next(row for row in rows if row["method"] == found.method)
     none = Remedy("", found, row["detectable"])
@@ -297,7 +297,7 @@ def _remedy(found: Finding, part: Results, rows: Sequence[Row]) -> Remedy:
     options = [(folds * (repeats - done), folds, repeats)] if repeats else []
     if row["split"] in FOLD_SPLITS:
         graphs = sum(part.chosen[0]["sizes"].values())
-        spread = part.paired(found.method, found.other).spread or math.inf
+        spread = row["spread"] or math.inf
         for more in (number for number in FOLDS if folds < number <= graphs / LEAST_TESTED):
             # The spread over folds grows at most by the root of how much smaller they are.
             size = abs(found.difference) / spread * math.sqrt(folds / more)
@@ -313,7 +313,7 @@ def _remedy(found: Finding, part: Results, rows: Sequence[Row]) -> Remedy:
     return replace(none, kind="repeats" if best == folds else "folds", folds=best, repeats=repeats)
 
 
-def _tested(part: Results, pairs: Sequence[tuple[str, str]], family: Family) -> list[Finding]:
+def _tested(part: GroupResults, pairs: Sequence[tuple[str, str]], family: Family) -> list[Finding]:
     """Test pairs of methods, with Holm's correction over all of them."""
     tests = part.tested(pairs)
     tested = sum(test["p_value"] is not None for test in tests)
@@ -323,7 +323,7 @@ def _tested(part: Results, pairs: Sequence[tuple[str, str]], family: Family) -> 
     ]
 
 
-def _controls(verdict: Verdict, part: Results) -> tuple[Finding, ...]:
+def _controls(verdict: Verdict, part: GroupResults) -> tuple[Finding, ...]:
     """What the best method is not shown to beat of the controls; of a control, Graph Transplant."""
     best = verdict.best
     others = [row["method"] for row in verdict.rows if row["finding"] and row["method"] != best]
@@ -339,15 +339,13 @@ def _controls(verdict: Verdict, part: Results) -> tuple[Finding, ...]:
     )
 
 
-def _beside_baseline(
-    verdict: Verdict, part: Results, rows: Sequence[Row], every: Sequence[Row]
-) -> Verdict:
+def _beside_baseline(verdict: Verdict, part: GroupResults, rows: Sequence[Row]) -> Verdict:
     """Compare the networks with the best baseline.
 
     All baselines are tested, so that Holm's correction covers the choice of the best.
     """
     reference = verdict.reference
-    means = {row["method"]: row["score_mean"] for row in every if row["method"] != MAJORITY}
+    means = {row["method"]: row["score_mean"] for row in part.rows if row["method"] != MAJORITY}
     baselines = [name for name in means if not method_of(name).network]
     networks = [name for name in means if method_of(name).network]
     rival = next((r for r in rows if r["method"] in baselines), None)
@@ -360,7 +358,7 @@ def _beside_baseline(
         return verdict
     gain = None
     if rival["difference"] is not None:
-        tests = sum(row["method"] in baselines and row["p_value"] is not None for row in every)
+        tests = sum(row["method"] in baselines and row["p_value"] is not None for row in part.rows)
         gain = _finding(rival, rival["method"], reference, tests, "baseline")
     # Means may be over other folds; a tie may leave a rounding error.
     behind = all(round(one.difference or 0.0, 12) < 0 for one in against)
@@ -376,7 +374,7 @@ def _beside_baseline(
     )
 
 
-def _floor(part: Results, rows: Sequence[Row]) -> Floor | None:
+def _floor(part: GroupResults, rows: Sequence[Row]) -> Floor | None:
     """The score of a constant prediction, if no method is shown to be better than that."""
     constant = part.constant
     above = []
