@@ -71,14 +71,18 @@ class Case:
 
 
 def sound_models(folder: Path) -> dict[str, Model]:
-    """A model of each task, one of them an ensemble."""
+    """A model of each task, one of them an ensemble, and models without a network."""
     rng = random.Random(0)
     found = {}
-    for task, options in {
-        "multiclass": {"ensemble": 2},
-        "multilabel": {},
-        "regression": {},
+    network = {"method": "vanilla", "hidden": 4, "layers": 2, "epochs": 2}
+    for name, options in {
+        "multiclass": {**network, "ensemble": 2},
+        "multilabel": network,
+        "regression": network,
+        "forest": {"method": "forest"},
+        "kernel": {"method": "wl-svm"},
     }.items():
+        task = {"forest": "multilabel", "kernel": "multiclass"}.get(name, name)
         lines = []
         for graph in range(40):
             nodes = [{"id": n, "label": "CNO"[n % 3], "x": [n / 4]} for n in range(3 + graph % 7)]
@@ -87,13 +91,12 @@ def sound_models(folder: Path) -> dict[str, Model]:
             if task == "multilabel":
                 y = [graph % 2, graph % 3 % 2]
             lines.append(json.dumps({"id": f"g{graph}", "nodes": nodes, "edges": edges, "y": y}))
-        rows = folder / f"{task}.jsonl"
+        rows = folder / f"{name}.jsonl"
         rows.write_text("\n".join(lines) + "\n")
-        small = {"method": "vanilla", "hidden": 4, "layers": 2, "epochs": 2, "split": "random"}
-        train(load(rows, task=task), forest=False, **small, **options).save(folder / task)
-        document = json.loads((folder / task / "model.json").read_text())
-        weights = (folder / task / "weights.safetensors").read_bytes()
-        found[task] = Model(document, weights, rows)
+        train(load(rows, task=task), forest=False, split="random", **options).save(folder / name)
+        document = json.loads((folder / name / "model.json").read_text())
+        weights = (folder / name / "weights.safetensors").read_bytes()
+        found[name] = Model(document, weights, rows)
     return found
 
 

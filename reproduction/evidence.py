@@ -21,6 +21,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from graph_transplant.methods import method_of
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".evidence"
@@ -86,13 +89,18 @@ class Run:
         same = (self.directory, self.options) == (other.directory, other.options)
         return same and self.trials >= other.trials
 
-    def missing(self, records: list[dict[str, object]]) -> int:
-        """How many of its trials have no record."""
+    def missing(self, records: list[dict[str, Any]]) -> int:
+        """How many of its trials have no record that their method would leave today."""
         names = ("method", "model", "layers", "repeat", "fold")
-        return len(self.trials - {tuple(record[name] for name in names) for record in records})
+        done = {
+            tuple(record[name] for name in names)
+            for record in records
+            if record["settings"].get("numerics", 1) == method_of(str(record["method"])).numerics
+        }
+        return len(self.trials - done)
 
 
-BASELINES = ("forest", "wl-svm", "structure-blind", "majority")
+BASELINES = ("forest", "wl-svm", "wl-oa", "structure-blind", "majority")
 ATTACKED = f"{PROTOCOL} {ATTACK}"
 
 
@@ -219,7 +227,7 @@ def lines(path: Path) -> list[bytes]:
     return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
 
 
-def records(directory: str) -> list[dict[str, object]]:
+def records(directory: str) -> list[dict[str, Any]]:
     """Finished trials, wherever more of them are."""
     places = (HOME / directory, RESULTS / directory)
     found = max((lines(place / "records.jsonl") for place in places), key=len)

@@ -17,6 +17,7 @@ from torch_geometric.utils import from_networkx, to_networkx
 
 import graph_transplant as gt
 from graph_transplant.baselines import features, fit, forest, structure_blind, wl_svm
+from graph_transplant.baselines.problems import prior, problems
 from graph_transplant.baselines.subtrees import Dictionary
 from graph_transplant.data import GraphStore
 from graph_transplant.datasets import chemistry
@@ -444,6 +445,22 @@ def test_a_forest_predicts_as_scikit_learn_does(task: str, monkeypatch: pytest.M
         shares = (20 * torch.from_numpy(means) + counts / counts.sum()) / 21
         assert torch.allclose(fitted.logits(parts[2]).double().softmax(1), shares, atol=1e-6)
     assert len(every) == len(forests)
+
+
+def test_settings_of_a_forest_are_judged_by_graphs_that_trees_have_not_seen() -> None:
+    from sklearn.ensemble import RandomForestClassifier
+
+    train, _, _ = thirds(molecules())
+    every, ignorant = list(problems(train, False)), prior(train, False)
+    table = forest._Table.of(features.features(train, "both"))
+    grown = [forest._grown(every[0], table, train.task, "sqrt", 3)]
+    found = forest._unseen(train, ignorant, every, grown, table)
+    (count,) = {len(one.estimators_) for one in grown}
+    known = RandomForestClassifier(count, max_features="sqrt", random_state=3, oob_score=True)
+    known.fit(table.x, every[0].y, sample_weight=every[0].weight)
+    times = sum(~np.isin(np.arange(len(train)), one) for one in known.estimators_samples_)[:, None]
+    shares = (times * known.oob_decision_function_ + np.exp(ignorant)) / (times + 1)
+    assert np.allclose(np.exp(found), shares)
 
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])

@@ -117,11 +117,10 @@ def test_what_atoms_and_descriptors_add_is_the_output_of_a_forest(
     read: str, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forest, "READ", ("both",))
-    monkeypatch.setattr(forest, "_PARTS", forest._PARTS)
     if read != "both":
         monkeypatch.setattr(forest, "READ", ("both", read))
         monkeypatch.setattr(forest, "CLEARLY", -2.0)
-        values = iter([0.0, 0.0, 1.0, 0.0])
+        values = iter([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0])
         monkeypatch.setattr(forest, "quality", lambda *_: next(values))
     model = trained("forest", task)
     assert model.fitted.chosen["features"] == read

@@ -42,9 +42,8 @@ TRIED = 100
 READ = ("both", "descriptors", "fingerprints")
 SHARES = ("log2", "sqrt")
 
-CLEARLY = 0.02
-"""By so much other settings must be better than the first ones: about the standard error of an
-AUROC with 150 graphs of the rarer class, so that chance does not choose."""
+CLEARLY = 0.01
+"""By so much other settings must be better than the first ones: one point, as between methods."""
 
 _PARTS = {
     **dict.fromkeys(("both", "statistics"), slice(None)),
@@ -55,14 +54,18 @@ _AT_ONCE = 512
 
 
 def fit(given: BaselineTask) -> Forest:
-    """Fit a random forest with the settings that are best on the validation graphs.
+    """Fit a random forest with the best settings.
+
+    Settings are judged by the graphs that trees have not seen: the validation graphs, and training
+    graphs by the trees whose samples they are not in, each graph with the same weight. Validation
+    graphs alone are too few: on Tox21 NR-AhR chance would choose.
 
     - 500 fully grown trees, as is usual for molecules: averaging does what pruning would.
     - Molecules are read as counted Morgan fingerprints of radius 2 in 2,048 bins (ECFP4: no wider
       radius or table has been shown to be better at this size) and as RDKit's descriptors. Which
       helps differs: on the scaffold folds of ClinTox descriptors alone reach 0.85 AUROC and
       fingerprints alone 0.75, on BACE 0.87 and 0.88. So both are read unless one alone is clearly
-      better on the validation graphs. Other graphs are described by statistics.
+      better. Other graphs are described by statistics.
     - ``Ipc`` and ``AvgIpc`` are left out: they depend on the order of the atoms. Gaps are filled
       with the median of the training graphs, since few molecules have any. Columns that are
       constant in training are dropped, as they would only use up the columns tried at a split.
@@ -81,7 +84,12 @@ def fit(given: BaselineTask) -> Forest:
         grown = [_grown(problem, table, train.task, share, seed) for problem in every]
         parameters = {"trees": TREES, "features": kind, "max_features": share}
         tried = _made(train, ignorant, every, grown, table, parameters)
-        value = quality(outputs(tried.answers(asked)), validation, metric)
+        parts = (
+            (tried.answers(asked), validation),
+            (_unseen(train, ignorant, every, grown, table), train),
+        )
+        value = sum(quality(outputs(said), part, metric) * len(part) for said, part in parts)
+        value /= len(validation) + len(train)
         value += CLEARLY if best is None else 0.0
         if best is None or value > best:
             best, chosen = value, (grown, table, parameters)
@@ -122,6 +130,39 @@ def _grown(problem: Problem, table: _Table, task: str, share: str, seed: int) ->
     count = min(TRIED, TREES)
     forest = kind(count, max_features=share, random_state=seed, n_jobs=1, warm_start=True)
     return forest.fit(table.x[problem.rows], problem.y, sample_weight=problem.weight)
+
+
+def _unseen(
+    train: GraphStore, ignorant: Floats, every: list[Problem], grown: list[Any], table: _Table
+) -> Floats:
+    """Predict each training graph by the trees that were grown without it."""
+    found: Floats = np.tile(ignorant, (len(train), 1))
+    for number, (problem, forest) in enumerate(zip(every, grown, strict=True)):
+        if forest is None:
+            continue
+        x, classes = table.x[problem.rows], getattr(forest, "classes_", slice(None))
+        total, times = np.zeros((len(x), _width(train.task, train.num_outputs))), np.zeros(len(x))
+        for tree, drawn in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+            left = np.setdiff1d(np.arange(len(x)), drawn)
+            if len(left):
+                values = np.zeros((len(left), total.shape[1]))
+                values[:, classes] = tree.tree_.predict(x[left]).reshape(len(left), -1)
+                total[left] += values
+                times[left] += 1
+        if train.task == "regression":
+            found[problem.rows, number] = (ignorant[number] + total[:, 0]) / (times + 1)
+        else:
+            shares = (_last_vote(train.task, ignorant, number) + total) / (times[:, None] + 1)
+            found[problem.rows, problem.columns] = as_logits(shares, train.task)
+    return found
+
+
+def _last_vote(task: str, ignorant: Floats, number: int) -> Floats:
+    """The vote of one more tree, which knows only the prior: so no probability is zero."""
+    if task == "multiclass":
+        return np.exp(ignorant)  # type: ignore[no-any-return]
+    share = 1 / (1 + np.exp(-ignorant[number]))
+    return np.array([1 - share, share])
 
 
 def _made(
@@ -262,20 +303,14 @@ class Forest(Baseline):
             if self.task == "regression":
                 found[:, number] = means[:, 0]
                 continue
-            shares = (self._last_vote(number) + self._trees * means) / (self._trees + 1)
+            shares = (_last_vote(self.task, ignorant, number) + self._trees * means) / (
+                self._trees + 1
+            )
             if self.task == "multiclass":
                 found = as_logits(shares, self.task)
             else:
                 found[:, number] = as_logits(shares, self.task)[:, 0]
         return found
-
-    def _last_vote(self, number: int) -> Floats:
-        """The vote of one more tree, which knows only the prior: so no probability is zero."""
-        ignorant = self.array("prior")
-        if self.task == "multiclass":
-            return np.exp(ignorant)  # type: ignore[no-any-return]
-        share = 1 / (1 + np.exp(-ignorant[number]))
-        return np.array([1 - share, share])
 
     def logits(self, store: GraphStore) -> Tensor:  # noqa: D102
         self.check_graphs(store)
@@ -304,12 +339,19 @@ class Forest(Baseline):
         nodes = np.zeros(int(graph.node_counts[0]))
         if trees is None:
             base = float(self.array("prior")[output])
-            base = base if self.task == "regression" else float(self._last_vote(problem)[column])
+            base = (
+                base
+                if self.task == "regression"
+                else float(_last_vote(self.task, self.array("prior"), problem)[column])
+            )
             return Share(nodes, 0.0, base, base)
         added = tree_contributions(trees, x[0], column)
         total = float(tree_means(trees, x)[0, column])
         if self.task != "regression":
-            weight, last = self._trees / (self._trees + 1), self._last_vote(problem)[column]
+            weight, last = (
+                self._trees / (self._trees + 1),
+                _last_vote(self.task, self.array("prior"), problem)[column],
+            )
             added, total = weight * added, weight * total + last / (self._trees + 1)
             added[-1] += last / (self._trees + 1)
         base = float(added[-1])

@@ -22,6 +22,7 @@ from graph_transplant.report.typography import class_word, class_words, shortene
 from graph_transplant.results.examples import DrawnSaliency, DrawnVirtual, Mixture, read_example
 from graph_transplant.results.groups import GroupResults
 from graph_transplant.utils.text import count, percent
+from graph_transplant.utils.text import number as number_words
 
 if TYPE_CHECKING:
     from graph_transplant.results.examples import ExplainedRows, Explanation, ModelView
@@ -146,9 +147,20 @@ def _view(one: Explanation, view: ModelView) -> dict[str, object]:
             signed=signed,
             title=title,
         ),
-        "salient": [("For" if signed else "Most salient", told(1)), ("Against", told(-1))],
+        "salient": [
+            ("For" if signed else "Most salient", told(1)),
+            ("Against", told(-1)),
+            ("In no atom", _elsewhere(view)),
+        ],
         "nothing": not any(view.share),
     }
+
+
+def _elsewhere(view: ModelView) -> list[tuple[str, str]]:
+    """What a forest on molecules finds in no atom, in votes."""
+    if not view.rest:
+        return []
+    return [("descriptors and missing substructures", number_words(view.rest, sign=True))]
 
 
 def _share(value: float) -> str:
