@@ -1,8 +1,8 @@
 """Two floors: a perceptron on the sum of node embeddings, which ignores edges; and a constant.
 
-The first is the structure-agnostic baseline of Federico Errica, Marco Podda, Davide Bacciu and Alessio Micheli,
-*A Fair Comparison of Graph Neural Networks for Graph Classification*, ICLR 2020. With one-hot
-features, the sum is a linear function of the numbers of nodes with each label.
+The first is the structure-agnostic baseline of Federico Errica, Marco Podda, Davide Bacciu and
+Alessio Micheli, *A Fair Comparison of Graph Neural Networks for Graph Classification*, ICLR 2020.
+With one-hot features, the sum is a linear function of the numbers of nodes with each label.
 """
 
 from __future__ import annotations
