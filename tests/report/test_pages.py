@@ -394,7 +394,7 @@ def test_the_card_compares_validation_test_and_baseline() -> None:
 
 
 LATE, CHANCE = "is at the limit, so training had not ended", "is not shown to be better than always"
-FEW, BOUND = "for validation, so the best epoch", "allowed, owing to"
+FEW, BOUND = "for validation, so what they chose", "allowed, owing to"
 CONTRADICTORY = "have different classes: no model can be right about all of them. Correct"
 
 
