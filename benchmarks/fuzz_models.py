@@ -273,7 +273,8 @@ def use(folder: Path, rows: Path) -> None:
     with tempfile.TemporaryDirectory() as out:
         predict_table(model, rows, Path(out) / "predictions.csv", note=lambda text: None)
         model.report(Path(out) / "card.html")
-        explain_rows(model, rows, count=2, note=lambda text: None)
+        if getattr(model.fitted, "chosen", {}).get("features") != "statistics":
+            explain_rows(model, rows, count=2, note=lambda text: None)
         model.save(Path(out) / "again")
         TrainedModel.load(Path(out) / "again")
 

@@ -202,7 +202,7 @@ WRONG = [
     ),
     ("compare --train-fraction 1,2", "--train-fraction must be in (0, 1], got 2"),
     ("compare --label-noise 1", "--label-noise must be in [0, 1), got 1"),
-    ("train motifs --method forest", "--method must be one of vanilla"),
+    ("train motifs --method majority", "--method majority cannot be trained as a model"),
     ("train motifs --validation 0.95", "--validation and --test must leave graphs"),
     ("train motifs --learning-rate -1", "--learning-rate must be above 0, got -1"),
     ("compare --out {folder}/t.csv", "--out must be a folder, but {folder}/t.csv is a file"),

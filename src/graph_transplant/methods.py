@@ -249,13 +249,13 @@ METHODS: dict[str, Method] = {
         model="baselines.wl_svm:Subtrees",
     ),
     "structure-blind": _baseline(
-        "baselines.simple:structure_blind",
+        "baselines.structure_blind:fit",
         "sum of embedded nodes and a perceptron: looks at no edge",
         words="a model that sees no edges",
         only_compared="it shows what can be predicted without looking at edges",
     ),
     "majority": _baseline(
-        "baselines.simple:majority",
+        "baselines.problems:majority",
         "class frequencies, or means, of the training graphs",
         words="always predicting the largest class",
         only_compared="it says the same of every graph",

@@ -44,7 +44,13 @@ from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.datasets.rows import check_index
 from graph_transplant.datasets.splits import Split
 from graph_transplant.errors import DataError, GraphTransplantError, check_choice, check_in
-from graph_transplant.methods import METHODS, check_trainable, method_name, parse_method
+from graph_transplant.methods import (
+    METHODS,
+    check_trainable,
+    method_name,
+    method_of,
+    parse_method,
+)
 from graph_transplant.models.fitting import BALANCED, train
 from graph_transplant.models.model import TrainedModel
 from graph_transplant.training.defaults import unused_edge_features
@@ -114,7 +120,8 @@ class _GraphEstimator(BaseEstimator):  # type: ignore[misc]
             # Leave the global generators alone.
             given["random_state"] = np.random.RandomState(None)
         given["random_state"] = int(check_random_state(given["random_state"]).randint(2**31 - 1))
-        if given["model"] == "auto":
+        named = given["augment"]
+        if given["model"] == "auto" and not (isinstance(named, str) and method_of(named).model):
             # Folds are plain lists of graphs, which do not record that they were molecules.
             given["model"] = "gine" if store.num_edge_features else "gcs"
         own = {field.name: _RENAMED.get(field.name, field.name) for field in fields(TrainConfig)}

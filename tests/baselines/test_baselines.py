@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import from_networkx, to_networkx
 
 import graph_transplant as gt
-from graph_transplant.baselines import features, fit, forest, simple, wl_svm
+from graph_transplant.baselines import features, fit, forest, structure_blind, wl_svm
 from graph_transplant.baselines.problems import prior, problems
 from graph_transplant.baselines.subtrees import Dictionary
 from graph_transplant.data import GraphStore
@@ -42,8 +42,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "TREES", 20)
     monkeypatch.setattr(wl_svm, "DEPTHS", (1, 2))
     monkeypatch.setattr(wl_svm, "COSTS", (1.0, 10.0))
-    monkeypatch.setattr(simple, "WIDTHS", (8,))
-    monkeypatch.setattr(simple, "EPOCHS", 5)
+    monkeypatch.setattr(structure_blind, "WIDTHS", (8,))
+    monkeypatch.setattr(structure_blind, "EPOCHS", 5)
 
 
 class Predicted(NamedTuple):
@@ -220,8 +220,8 @@ def test_rivals_learn_what_structure_tells(name: str) -> None:
 
 
 def test_structure_blind_sees_features_and_no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simple, "EPOCHS", 60)
-    monkeypatch.setattr(simple, "WIDTHS", (32,))
+    monkeypatch.setattr(structure_blind, "EPOCHS", 60)
+    monkeypatch.setattr(structure_blind, "WIDTHS", (32,))
     store = kind("ordinary")
     sums = torch.stack([graph.x.sum() for graph in store.to_pyg()])
     store = store.with_targets((sums > sums.median()).long(), task="multiclass")
@@ -253,13 +253,13 @@ def test_the_majority_is_counted_with_gaps_and_is_never_balanced() -> None:
 def test_the_first_candidate_is_chosen_if_the_metric_is_undefined(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simple, "WIDTHS", (4, 8))
+    monkeypatch.setattr(structure_blind, "WIDTHS", (4, 8))
     train, validation, test = thirds(motifs())
     two = [part.with_targets(part.labels % 2, num_outputs=2) for part in (train, test)]
     same = validation.with_targets(torch.zeros(len(validation), dtype=torch.long), num_outputs=2)
     metric = "accuracy" if name == "structure-blind" else "auroc"
     if name == "structure-blind":  # `fit` refuses an undefined metric
-        monkeypatch.setattr(simple, "quality", lambda *_: -math.inf)
+        monkeypatch.setattr(structure_blind, "quality", lambda *_: -math.inf)
     outcome = fit_predict(name, two[0], same, two[1], metric=metric)
     first = {
         "wl-svm": {"depth": 1, "kernel": "linear", "cost": 1.0},

@@ -317,3 +317,13 @@ def test_a_description_that_asks_for_far_too_much_is_refused_before_anything_is_
         )
         with pytest.raises(DataError, match="does not fit the architecture"):
             TrainedModel.load(tmp_path)
+
+
+def test_an_estimator_fits_a_forest_by_name() -> None:
+    store = molecules()
+    texts, y = list(store.rows.texts), np.array(["no", "yes"])[store.y.numpy()]
+    fitted = gt.GraphTransplantClassifier(augment="forest", random_state=0).fit(texts, y)
+    chances = fitted.predict_proba(texts[:5])
+    assert np.allclose(chances, fitted.model_.predictions(from_smiles(texts[:5])).outputs.numpy())
+    with pytest.raises(GraphTransplantError, match="`augment` majority cannot be trained"):
+        gt.GraphTransplantClassifier(augment="majority").fit(texts, y)

@@ -146,7 +146,7 @@ def test_odd_splits_are_refused() -> None:
         with pytest.raises(DataError, match=message):
             quickly(store, split=Split(*parts))  # type: ignore[arg-type]
     given = quickly(store, split=Split(np.arange(18), [18, 19], []))  # type: ignore[arg-type]
-    assert given["sizes"] == {"train": 18, "validation": 2, "test": 0}
+    assert given.sizes == Sizes(train=18, validation=2, test=0)
 
 
 def test_copies_in_a_saved_store_stay_together(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_what_is_given_per_row_counts_the_graphs_of_a_store(molecules: Path) -> 
     store = gt.load(frame, target="active")
     split = Split(*torch.arange(63).split([50, 10, 3]))
     sizes = quickly(store, split=split, sample_weight=torch.ones(63)).sizes
-    assert sizes == {"train": 50, "validation": 10, "test": 3}
+    assert sizes == Sizes(train=50, validation=10, test=3)
     with pytest.raises(DataError, match="`split` must name graphs from 0 to 62"):
         quickly(store, split=Split(torch.arange(50), torch.tensor([63]), NOTHING))
 
@@ -373,9 +373,9 @@ def test_a_comparison_takes_no_split_of_rows() -> None:
 
 def test_tables_of_molecules_with_two_classes_are_judged_by_auroc(molecules: Path) -> None:
     balanced = gt.load(molecules, target="active").with_targets(torch.arange(64) % 2)
-    assert quickly(balanced, split="random")["metric"] == "auroc"
+    assert quickly(balanced, split="random").metric == "auroc"
     balanced.featurizer = Featurizer("molecules")  # named data sets of molecules keep theirs
-    assert quickly(balanced, split="random")["metric"] == "accuracy"
+    assert quickly(balanced, split="random").metric == "accuracy"
 
 
 # -------------------------------------------------------------------- what is refused

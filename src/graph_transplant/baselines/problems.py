@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graph_transplant.baselines import BaselineTask, Predictor
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import as_targets, rarest_label
 from graph_transplant.metrics import METRICS
@@ -85,3 +86,9 @@ def quality(predicted: Tensor, graphs: GraphStore, metric: str) -> float:
     targets = as_targets(graphs.y, graphs.num_outputs)
     value = METRICS[metric].compute(predicted, targets, graphs.task)
     return -np.inf if value is None or np.isnan(value) else value
+
+
+def majority(given: BaselineTask) -> Predictor:
+    """Predict the class frequencies, or means, of the training graphs."""
+    answer = prior(given.train, balance=False)  # if balanced, no class would be the largest
+    return Predictor(lambda part: outputs(np.tile(answer, (len(part), 1))))

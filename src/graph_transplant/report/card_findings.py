@@ -402,10 +402,8 @@ def training_words(m: CardData) -> str:
     best = f"the best by {chosen} on the validation {m.noun}"
     if not training.model:
         made = m.all.baseline
-        settings = (
-            [f"{k.replace('_', ' ')} {v}" for k, v in made.parameters.items()] if made else []
-        )
-        text = f"Chosen is {best}: {listed(settings)}."
+        settings = [f"{k} {v}" for k, v in made.parameters.items()] if made else []
+        text = f"Settings, tuned by {chosen} on graphs held out: {listed(settings)}."
     elif m.members > 1:
         epochs = [str(epoch) for epoch in training.best_epochs]
         text = (

@@ -1,20 +1,19 @@
-"""Two floors: a perceptron on the sum of node embeddings, which ignores edges; and a constant.
+"""Perceptron on the sum of node embeddings, which ignores edges.
 
-The first is the structure-agnostic baseline of Federico Errica, Marco Podda, Davide Bacciu and
-Alessio Micheli, *A Fair Comparison of Graph Neural Networks for Graph Classification*, ICLR 2020.
-With one-hot features, the sum is a linear function of the numbers of nodes with each label.
+The structure-agnostic baseline of Federico Errica, Marco Podda, Davide Bacciu and Alessio Micheli,
+*A Fair Comparison of Graph Neural Networks for Graph Classification*, ICLR 2020. With one-hot
+features, the sum is a linear function of the numbers of nodes with each label.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from graph_transplant.baselines import BaselineTask, Predictor
-from graph_transplant.baselines.problems import outputs, prior, quality
+from graph_transplant.baselines.problems import quality
 from graph_transplant.config import FitConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale
@@ -53,7 +52,7 @@ class Perceptron(nn.Module):
         return logits
 
 
-def structure_blind(given: BaselineTask) -> Predictor:
+def fit(given: BaselineTask) -> Predictor:
     """Train a model of each width and predict with the best."""
     train, validation, metric, balance, seed = given
     scale = TargetScale.of(train) if train.task == "regression" else None
@@ -78,9 +77,3 @@ def structure_blind(given: BaselineTask) -> Predictor:
         if best is None or value > best:
             best, found = value, Predictor(partial(logits, model), {"width": width})
     return found
-
-
-def majority(given: BaselineTask) -> Predictor:
-    """Predict the class frequencies, or means, of the training graphs."""
-    answer = prior(given.train, balance=False)  # if balanced, no class would be the largest
-    return Predictor(lambda part: outputs(np.tile(answer, (len(part), 1))))
