@@ -346,9 +346,7 @@ def test_what_is_given_per_row_counts_the_rows_of_the_data_as_given(
     )
     again, found = trained(frame, f"all{suffix}", split=Split(*rows), sample_weight=weights)
     assert (
-        again
-        == sizes
-        == {"train": len(parts[0]), "validation": len(parts[1]), "test": len(parts[2])}
+        again == sizes == Sizes(train=len(parts[0]), validation=len(parts[1]), test=len(parts[2]))
     )
     assert all(map(torch.equal, found, expected))
     with pytest.raises(DataError, match="`split` must name rows from 0 to 39"):

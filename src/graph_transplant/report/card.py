@@ -214,5 +214,10 @@ def _settings(m: CardData) -> tuple[dict[str, Texts], dict[str, Texts]]:
     given = {field.name: getattr(m.training, field.name) for field in fields(TrainConfig)}
     usual = {field.name: field.default for field in fields(TrainConfig)}
     usual |= asdict(RECIPES[given["recipe"] or "paper"]) | {"recipe": None}
-    known = {name: value for name, value in given.items() if value not in (None, "")}
+    network = bool(m.training.model)  # what only networks have is zero or empty otherwise
+    known = {
+        name: value
+        for name, value in given.items()
+        if value is not None and (network or value or name == "seed")
+    }
     return setting_groups(known, usual)
