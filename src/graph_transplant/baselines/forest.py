@@ -18,7 +18,7 @@ from graph_transplant.baselines.features import (
     environments,
     features,
 )
-from graph_transplant.baselines.model import Baseline, Share
+from graph_transplant.baselines.model import Baseline, Share, within
 from graph_transplant.baselines.problems import (
     Floats,
     Problem,
@@ -234,6 +234,10 @@ class Forest(Baseline):
         fits = fits and (len(ptr) > 1) == (known > 0) and (len(ptr) - 1) % max(1, known) == 0
         counts = np.diff(ptr)
         fits = fits and ptr[0] == 0 and ptr[-1] == nodes and bool((counts > 0).all())
+        if fits and self.task != "regression":  # shares, and log-odds of shares
+            fits = within(arrays["value"], 0, 1) and within(arrays["prior"], -700, 700)
+        fits = fits and within(arrays["value"], -1e100, 1e100)
+        fits = fits and within(arrays["fill"], *np.finfo(np.float32).max * np.array([-1.0, 1.0]))
         if fits and nodes:
             place, size = np.arange(nodes) - np.repeat(ptr[:-1], counts), np.repeat(counts, counts)
             # Children come after their parent, so that every path ends in a leaf.

@@ -35,6 +35,11 @@ class Share(NamedTuple):
     output: float
 
 
+def within(values: npt.NDArray[Any], lowest: float, highest: float) -> bool:
+    """Whether all values are in a range, including its ends."""
+    return bool(((values >= lowest) & (values <= highest)).all())
+
+
 class Baseline(nn.Module):
     """A fitted method without a network, of which a trained model can be made.
 

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array, hstack
 from torch import Tensor
 
 from graph_transplant.baselines import BaselineTask
-from graph_transplant.baselines.model import Baseline, Share
+from graph_transplant.baselines.model import Baseline, Share, within
 from graph_transplant.baselines.problems import Floats, outputs, prior, problems, quality
 from graph_transplant.baselines.subtrees import Dictionary, Ints, Labels, check_patterns
 from graph_transplant.data import GraphStore
@@ -246,10 +246,6 @@ def _rbf(one: csr_array, two: csr_array) -> Floats:
     return found
 
 
-def _within(values: npt.NDArray[Any], end: int) -> bool:
-    return bool(((values >= 0) & (values < max(end, 1))).all())
-
-
 def _offsets(ptr: npt.NDArray[Any], end: int) -> bool:
     return bool(len(ptr) and ptr[0] == 0 and ptr[-1] == end and (np.diff(ptr) >= 0).all())
 
@@ -345,6 +341,9 @@ class Subtrees(Baseline):
             exact = name in whole or name.endswith("_columns") or name.startswith("level")
             kind = "int32" if name == "vector_column" else "int64" if exact else "float64"
             fits = fits and str(array.dtype) == kind
+            fits = fits and (exact or within(array, -1e100, 1e100))
+        if "vector_value" in arrays:
+            fits = fits and within(arrays["vector_value"], 0, 1.001)
         if not (fits and self._labels_fit() and self._machines_fit()):
             raise ValueError("the arrays of the support vector machines do not fit one another")
 
@@ -357,7 +356,7 @@ class Subtrees(Baseline):
             columns, rows = labels.columns, labels.rows
             if columns.ndim != 1 or rows.ndim != 2:
                 return False
-            if len(columns) != rows.shape[1] or not _within(columns, width):
+            if len(columns) != rows.shape[1] or not within(columns, 0, width - 1):
                 return False
         if any(array.ndim != 1 for level in patterns.levels for array in level):
             return False
@@ -368,7 +367,7 @@ class Subtrees(Baseline):
         most = self._most
         if most is None:
             return True
-        return most.shape == (sum(patterns.widths),) and _within(most, _MOST_COLUMNS)
+        return most.shape == (sum(patterns.widths),) and within(most, 0, _MOST_COLUMNS - 1)
 
     def _machines_fit(self) -> bool:
         """Whether the SVMs from a file can be used with the dictionary."""
@@ -388,7 +387,7 @@ class Subtrees(Baseline):
             "intercept": (count, decisions),
         }
         fits = count <= 1 and (len(learned) > 1) == bool(count) if whole else True
-        fits = fits and _within(learned, outputs) and len(np.unique(learned)) == len(learned)
+        fits = fits and within(learned, 0, outputs - 1) and len(np.unique(learned)) == len(learned)
         if self._has("coefficients"):
             wanted["coefficients"] = (count, decisions, width)
         else:
@@ -406,8 +405,8 @@ class Subtrees(Baseline):
             fits = (
                 _offsets(ptr, total)
                 and _offsets(self.array("vector_ptr"), used)
-                and _within(self.array("support"), vectors)
-                and _within(self.array("vector_column"), width)
+                and within(self.array("support"), 0, vectors - 1)
+                and within(self.array("vector_column"), 0, width - 1)
                 and bool((sizes >= 0).all() and (sizes.sum(1) == np.diff(ptr)).all())
             )
         return bool(fits)
