@@ -450,7 +450,7 @@ def measure_scaling(rounds: int) -> dict[str, list[dict[str, float]]]:
     1 when the cost is linear in nodes + edges. K and p are held fixed, because their chance would
     drown the comparison.
     """
-    transplant = gt.GraphTransplant("degree", hops=2, alpha=1e6)
+    transplant = gt.GraphTransplant("dp", hops=2, alpha=1e6)
     sizes = {
         "larger graphs": [(128, 64 * factor) for factor in (1, 2, 4)],
         "more graphs": [(128 * factor, 64) for factor in (1, 2, 4)],

@@ -302,7 +302,7 @@ BOMBS: Final[dict[str, Bomb]] = {
     "records": Bomb("t.sdf.gz", lambda: repeated(b"$$$$\n", 60 << 20), {"target": "y"}),
     "properties": Bomb(
         "t.sdf.gz",
-        lambda: packed_lines(["", "", "", "M  END", *(f"> <{n}>" for n in range(600_000))]),
+        lambda: packed_lines(["", "", "", "M  END", *(f"> <{n}>" for n in range(400_000))]),
         {"target": "y"},
     ),
     # JSON Lines

@@ -32,7 +32,7 @@ def with_soft_labels(graphs: gt.GraphStore) -> gt.GraphStore:
 
 def mixtures(graphs: gt.GraphStore, seed: int) -> Iterator[gt.GraphStore]:
     """Yield mixed graphs in batches."""
-    transplant = gt.GraphTransplant(connect="degree")
+    transplant = gt.GraphTransplant(connect="dp")
     generator = torch.Generator().manual_seed(seed)
     for _ in range(COPIES):
         order = torch.randperm(len(graphs), generator=generator)

@@ -30,7 +30,7 @@ def main(epochs: int) -> None:
         model,
         train,
         test,
-        gt.GraphTransplant(connect="degree"),
+        gt.GraphTransplant(connect="dp"),
         seed=0,
         epochs=epochs,
         batch_size=64,  # the graphs of all processes together

@@ -98,7 +98,7 @@ def main(epochs: int) -> None:
     test = Batch.from_data_list([graphs[k] for k in order[90:]])
 
     model = GINE(classes=2)
-    augment = gt.GraphTransplant(connect="degree")
+    augment = gt.GraphTransplant(connect="dp")
     optimizer = torch.optim.Adam([*model.parameters(), *augment.parameters()], lr=2e-3)
     print(f"bonds of mixed molecules are known bonds: {bonds_stay_categories(test, augment)}")
 

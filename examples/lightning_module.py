@@ -53,7 +53,7 @@ class Classifier(lightning.LightningModule):
         super().__init__()
         self.net = Net(classes)
         # As a submodule, the edge predictor is trained and moved between devices with the model.
-        self.augment = gt.GraphTransplant(connect="predict", embedding_size=32)
+        self.augment = gt.GraphTransplant(connect="ep", embedding_size=32)
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of the original and mixed graphs."""

@@ -56,8 +56,8 @@ def main(epochs: int) -> None:
     test = DataLoader(graphs.subset(order[450:]).to_pyg(), batch_size=150)
 
     model = Net(graphs.num_outputs)
-    augment = gt.GraphTransplant(connect="degree")
-    # With connect="predict" the augmentation has its own parameters: pass them as well.
+    augment = gt.GraphTransplant(connect="dp")
+    # With connect="ep" the augmentation has its own parameters: pass them as well.
     optimizer = torch.optim.Adam([*model.parameters(), *augment.parameters()], lr=2e-3)
 
     for epoch in range(1, epochs + 1):

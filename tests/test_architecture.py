@@ -50,7 +50,7 @@ LIGHT = ORDER[: ORDER.index("kernels")]
 # Imported where it is used, or as a type: searching for the name finds it, which a string would
 # not.
 LATE = {
-    "config.train": {"augment", "datasets"},  # types of what `gt.train` also takes
+    "config.training": {"augment", "datasets"},  # types of what `gt.train` also takes
     "results.predictions": {"data"},  # a type
     "results.groups": {"figures"},  # `Results.plot`
     "results.results": {"report"},  # `Results.report`
@@ -178,7 +178,7 @@ def test_what_says_sets_judges_and_shows_loads_no_torch() -> None:
 
 
 def test_the_tree_stays_small() -> None:
-    assert len(MODULES) <= 150
+    assert len(MODULES) <= 157
 
 
 PAGE = SOURCE.parents[1] / "docs" / "architecture.md"
@@ -192,7 +192,7 @@ def test_the_page_lists_the_packages_in_order() -> None:
 def test_the_page_knows_where_things_are() -> None:
     text = PAGE.read_text(encoding="utf-8")
     listed = re.findall(r"^\| .* \| `([a-z_/]+\.py)`: `([\w.]+)` \|$", text, re.M)
-    assert len(listed) == 20
+    assert len(listed) == 21
     for file, name in listed:
         *owner, last = name.split(".")
         code = (SOURCE / file).read_text(encoding="utf-8")

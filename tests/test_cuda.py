@@ -89,7 +89,7 @@ def test_fit_and_evaluate_are_those_of_the_cpu(double: None) -> None:
     on_gpu = copy.deepcopy(on_cpu).to(device)
     found = []
     for model in (on_cpu, on_gpu):
-        augment = gt.GraphTransplant("degree")
+        augment = gt.GraphTransplant("dp")
         fitted = gt.fit(model, train, validation, augment, seed=0, epochs=2, batch_size=8)
         found.append((gt.evaluate(model, validation), fitted.history[-1].train_loss))
     (expected, loss), (given, other) = found

@@ -120,6 +120,7 @@ def test_02_wrapped_models_give_what_they_give_alone(model: nn.Module) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own, while it compiles
+@pytest.mark.filterwarnings("ignore:the model is compiled")
 def test_02_a_compiled_model_runs_compiled_where_its_layers_are_not_looked_at() -> None:
     compiled: list[torch.fx.GraphModule] = []
 

@@ -119,6 +119,21 @@ def test_a_damaged_member_of_an_archive_is_an_error(name: str, inputs: Any) -> N
     assert "refused" in ends
 
 
+def test_damaged_descriptions_of_parquet_columns_are_errors(inputs: Any) -> None:
+    folder, found = inputs
+    item = found["mine.parquet"]
+    size = int.from_bytes(item.sound[-8:-4], "little")
+    ends = set()
+    for place in range(len(item.sound) - 8 - size, len(item.sound) - 8 - size + 70):
+        content = bytearray(item.sound)
+        content[place] ^= 1
+        path = item.write(folder, item.name, bytes(content))
+        ended, problem = fuzz.outcome(item.use, path)
+        assert not problem, place
+        ends.add(ended)
+    assert "refused" in ends
+
+
 def test_endless_rows_stream_in_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "endless.jsonl.gz"
     path.write_bytes(fuzz.packed(b"", b'{"nodes": [{}], "edges": []}\n', 1 << 32))

@@ -77,7 +77,7 @@ def test_parameters_reach_the_augmentation() -> None:
     (mixed,) = build_method(f"transplant-ep:{settings}:saliency=gradient-x-activation", model())
     assert isinstance(mixed, gt.GraphTransplant)
     assert (mixed.anchor_ratio, mixed.hops, mixed.alpha) == (0.05, (1, 2), 0.5)
-    assert (mixed.pairing.policy, mixed.connect) == ("minority", "predict")
+    assert (mixed.pairing.policy, mixed.connect) == ("minority", "ep")
     assert mixed.saliency == gt.NodeSaliency("gradient-x-activation")
 
 
@@ -250,7 +250,7 @@ WRONG: dict[str, list[dict[str, object]]] = {
         {"new_edge_attr": "copy"},
         {"pairing": "sameclass"},
         {"pairing": 3},
-        {"embedding_size": 0, "connect": "predict"},
+        {"embedding_size": 0, "connect": "ep"},
     ],
     "GMixup": [
         {"mixing": (0.5, 0.2)},

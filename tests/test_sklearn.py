@@ -26,6 +26,7 @@ from torch_geometric.data import Data, InMemoryDataset
 import graph_transplant as gt
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.models.fitting import train
+from graph_transplant.results.model_json import Sizes
 from graph_transplant.sklearn import GraphTransplantClassifier, GraphTransplantRegressor
 from helpers.edits import both_ways
 from helpers.strategies import generator
@@ -448,7 +449,7 @@ def test_an_evaluation_set_takes_the_place_of_held_out_graphs() -> None:
     ):
         fitted = classifier(epochs=2).fit(X, names[:10], eval_set=(V, names[10:]))
         sizes = fitted.model_.description.training.sizes
-        assert vars(sizes) == {"train": 10, "validation": 6, "test": 0}
+        assert sizes == Sizes(train=10, validation=6, test=0)
         listed = classifier(epochs=2).fit(X, names[:10], eval_set=[(V, names[10:])])
         np.testing.assert_array_equal(listed.predict_proba(X), fitted.predict_proba(X))
     for given, message in (

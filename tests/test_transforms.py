@@ -102,7 +102,7 @@ def prepared_g_mixup() -> GMixup:
 
 
 MIXING = {
-    "degree": lambda: gt.GraphTransplant("degree"),
+    "degree": lambda: gt.GraphTransplant("dp"),
     "sub-mix": SubMix,
     "if-mixup": IfMixup,
     "node-sam": gt.augment.NodeSam,
@@ -164,7 +164,7 @@ def test_without_a_model_labels_are_mixed_by_size() -> None:
     assert mixtures >= 8
 
 
-@pytest.mark.parametrize("needy", [gt.GraphTransplant("predict"), ManifoldMixup()], ids=repr)
+@pytest.mark.parametrize("needy", [gt.GraphTransplant("ep"), ManifoldMixup()], ids=repr)
 def test_what_needs_a_model_says_so(needy: gt.Augmentation) -> None:
     with pytest.raises(GraphTransplantError, match="needs a model"):
         transforms.MixCollate(needy, 6)(graphs_for("degree"))

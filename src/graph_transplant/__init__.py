@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from graph_transplant.nn.saliency import NodeSaliency
     from graph_transplant.results.results import Results, read_results
     from graph_transplant.sklearn import GraphTransplantClassifier, GraphTransplantRegressor
-    from graph_transplant.training import TensorBoard, augmented_loss, evaluate, fit
+    from graph_transplant.training import (
+        TensorBoard,
+        augmented_loss,
+        augmented_losses,
+        evaluate,
+        fit,
+    )
 
 __all__ = [
     "METHODS",
@@ -45,6 +51,7 @@ __all__ = [
     "__version__",
     "augment",
     "augmented_loss",
+    "augmented_losses",
     "compare",
     "datasets",
     "evaluate",
@@ -79,7 +86,7 @@ __getattr__ = lazy(
         "nn.saliency": "NodeSaliency",
         "results.results": "Results read_results",
         "sklearn": "GraphTransplantClassifier GraphTransplantRegressor",
-        "training": "augmented_loss TensorBoard evaluate fit",
+        "training": "augmented_loss augmented_losses TensorBoard evaluate fit",
     },
     modules=("augment", "datasets", "figures", "transforms"),
 )

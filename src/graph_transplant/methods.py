@@ -160,13 +160,13 @@ METHODS: dict[str, Method] = {
     "transplant-dp": _transplant(
         "Graph Transplant, new edges by degree preservation",
         role="method",
-        fixed={"connect": "degree"},
+        fixed={"connect": "dp"},
         in_paper=True,
     ),
     "transplant-ep": _transplant(
         "Graph Transplant, new edges by the edge predictor ψ",
         role="method",
-        fixed={"connect": "predict"},
+        fixed={"connect": "ep"},
         in_paper=True,
     ),
     "transplant-disconnected": _transplant(
@@ -175,17 +175,17 @@ METHODS: dict[str, Method] = {
     "transplant-size-label": _transplant(
         "ablation: EP with label weights by number of nodes",
         role="ablation",
-        fixed={"connect": "predict", "importance": "size"},
+        fixed={"connect": "ep", "importance": "size"},
     ),
     "transplant-scattered": _transplant(
         "ablation: EP with scattered nodes instead of subgraphs",
         role="ablation",
-        fixed={"connect": "predict", "cut": "scattered"},
+        fixed={"connect": "ep", "cut": "scattered"},
     ),
     "transplant-random": _transplant(
         "ablation: EP with random source anchors",
         role="ablation",
-        fixed={"connect": "predict", "anchors": "random"},
+        fixed={"connect": "ep", "anchors": "random"},
     ),
     "if-mixup": Method(
         "augment.if_mixup:IfMixup", "interpolates node features and edge weights of two graphs"
@@ -214,7 +214,7 @@ METHODS: dict[str, Method] = {
         "control: EP with saliency permuted within each graph",
         role="control",
         controls=("saliency",),
-        fixed={"connect": "predict", "shuffle_saliency": True},
+        fixed={"connect": "ep", "shuffle_saliency": True},
     ),
     "transplant-cut": _transplant(
         "control: DP that leaves the hole empty, with the labels of DP",
@@ -226,7 +226,7 @@ METHODS: dict[str, Method] = {
         "control: DP without saliency: random anchors, labels by size",
         role="control",
         controls=("saliency",),
-        fixed={"connect": "degree", "anchors": "random", "importance": "size"},
+        fixed={"connect": "dp", "anchors": "random", "importance": "size"},
     ),
     "forest": _baseline(
         "baselines.forest:fit",

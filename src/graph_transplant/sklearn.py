@@ -34,7 +34,7 @@ from sklearn.utils.validation import (
 
 from graph_transplant.augment import Augmentation
 from graph_transplant.config.options import Convolution, Readout, RecipeName
-from graph_transplant.config.train import ClassWeight, MethodLike, TrainConfig
+from graph_transplant.config.training import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import LABEL_THRESHOLD
 from graph_transplant.data.validation import check_precision

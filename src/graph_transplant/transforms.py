@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
 from torch_geometric.transforms import BaseTransform
 
 from graph_transplant import augment
@@ -28,6 +29,7 @@ __all__ = [
     "DropNodes",
     "MaskNodes",
     "MixCollate",
+    "MixLoader",
     "NodeSam",
     "PerturbEdges",
     "RandomSubgraph",
@@ -157,6 +159,8 @@ def _no_prediction() -> Prediction:
 class MixCollate:
     """Mixes the graphs of every batch that a ``torch.utils.data.DataLoader`` collates.
 
+    PyG's ``DataLoader`` ignores it; :class:`MixLoader` stands for both.
+
     Without a model there is no saliency: all nodes have the same weight, so Graph Transplant draws
     its anchors at random and mixes labels by size, as in the paper's ablation. For saliency use
     ``gt.augmented_loss`` in the training loop. Edge prediction and manifold mixup need a model.
@@ -214,6 +218,55 @@ class MixCollate:
             _no_prediction()
         mixed = replace(virtual.batch, y=virtual.targets)
         return (_joined(batch, mixed) if self.keep_originals else mixed).to_pyg()
+
+
+class MixLoader(DataLoader):  # type: ignore[misc]
+    """PyG's ``DataLoader`` with :class:`MixCollate`, which PyG's own drops without a word.
+
+    Args:
+        dataset: A PyG data set or a list of graphs.
+        augmentation: See :class:`MixCollate`.
+        num_outputs: Number of classes, labels or values; by default, the data set's
+            ``num_classes``.
+        batch_size: Original graphs per batch.
+        shuffle: Draw the graphs in a new order in every epoch.
+        keep_originals: See :class:`MixCollate`.
+        generator: Source of all randomness, also of the order.
+        task: See :class:`MixCollate`.
+        **options: Those of torch's ``DataLoader``, such as ``num_workers``.
+
+    Example:
+        >>> import graph_transplant as gt
+        >>> graphs = gt.load("motifs").to_pyg()
+        >>> loader = gt.transforms.MixLoader(graphs, gt.GraphTransplant(), batch_size=32)
+        >>> next(iter(loader)).num_graphs
+        64
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        augmentation: Augmentation,
+        num_outputs: int | None = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        *,
+        keep_originals: bool = True,
+        generator: torch.Generator | None = None,
+        task: str = "multiclass",
+        **options: Any,
+    ) -> None:
+        for name in ("collate_fn", "follow_batch", "exclude_keys"):
+            if name in options:
+                raise GraphTransplantError(f"`{name}` cannot be used with mixed graphs")
+        num_outputs = num_outputs or getattr(dataset, "num_classes", None)
+        if num_outputs is None:
+            raise GraphTransplantError(
+                "`num_outputs`, the number of classes, labels or values, must be given for a list"
+            )
+        mix = MixCollate(augmentation, num_outputs, keep_originals, generator, task=task)
+        super().__init__(dataset, batch_size, shuffle, generator=generator, **options)
+        self.collate_fn = mix
 
 
 def soft_targets(

@@ -188,7 +188,7 @@ def test_the_gradient_of_a_soft_edge_is_that_of_the_graphs_it_is_left_in() -> No
     soft = replace(batch, edges={"edge_weight": leaf[pair]})
     clean = CleanPass(soft, torch.eye(6), model.run(soft))
     virtual = Sequential(DropEdges(0.5), Shift(0.0))(clean, model=model, generator=generator(1))
-    (found,) = torch.autograd.grad(virtual.loss(model, clean.loss_of), leaf)
+    (found,) = torch.autograd.grad(virtual.losses(model, clean.loss_of)[0], leaf)
     edges = DropEdges(0.5)(clean, model=model, generator=generator(1)).edge_origin
     logits = model(
         batch.x, batch.edge_index[:, edges], leaf[pair][edges], batch=batch.batch, batch_size=6

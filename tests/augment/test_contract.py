@@ -172,11 +172,11 @@ def check_virtual(
     state = torch.get_rng_state()
     virtual, again, other = (augment(model, augmentation, batch, seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), state)  # the generator is the only source of chance
-    logits = virtual.logits(model)
+    logits = virtual.outputs(model)[0]
     assert torch.equal(virtual.targets, again.targets)
-    assert torch.equal(logits, again.logits(model))
+    assert torch.equal(logits, again.outputs(model)[0])
     if kind == "ordinary":
-        alike = logits.shape == other.targets.shape and torch.equal(logits, other.logits(model))
+        alike = logits.shape == other.targets.shape and torch.equal(logits, other.outputs(model)[0])
         assert alike == (method in DETERMINISTIC)
 
     targets = virtual.targets
@@ -188,7 +188,7 @@ def check_virtual(
 
     weight = torch.ones(len(targets)) if virtual.weight is None else virtual.weight
     losses = nn.functional.cross_entropy(logits, targets, reduction="none")
-    loss = virtual.loss(model, Loss())
+    loss = virtual.losses(model, Loss())[0]
     torch.testing.assert_close(loss, (losses * weight).mean())
     if virtual.auxiliary_loss is not None:
         loss = loss + virtual.auxiliary_loss
@@ -220,7 +220,7 @@ def check_graphs(
         )
     # A model sees the same, however the graphs are carried.
     fresh = Batch.from_data_list(made.to_pyg().to_data_list())
-    torch.testing.assert_close(model.run(fresh).logits, virtual.logits(model))
+    torch.testing.assert_close(model.run(fresh).logits, virtual.outputs(model)[0])
     if not hasattr(virtual, "node_origin"):
         return
     sources = getattr(virtual, "source_of", np.arange(GRAPHS))
@@ -287,7 +287,7 @@ def test_a_foreign_model_is_left_as_it_is(method: str) -> None:
     weights = copy.deepcopy(model.state_dict())
     virtual = augmentation(clean, model=as_predictor(model), generator=generator())
     assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
-    loss = virtual.loss(as_predictor(model), Loss())
+    loss = virtual.losses(as_predictor(model), Loss())[0]
     assert bool((first.grad == 7.0).all())
     assert bool(torch.isfinite(loss.detach()))
     for module in model.modules():
@@ -348,7 +348,7 @@ def test_graphs_without_features_and_a_batch_of_one(recipe: str, method: str) ->
         batch = store.batch(graphs)
         clean = CleanPass(batch, torch.eye(6)[batch.y], model.run(batch))
         virtual = augmentation(clean, model=model, generator=generator())
-        loss = virtual.loss(model, Loss())
+        loss = virtual.losses(model, Loss())[0]
         loss.backward()
         assert bool(torch.isfinite(loss.detach()))
         if isinstance(virtual, VirtualGraphs):

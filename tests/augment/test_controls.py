@@ -157,7 +157,7 @@ def test_a_graph_that_is_cut_out_whole_keeps_any_of_its_nodes() -> None:
 
 
 def test_a_part_that_is_not_inserted_cannot_be_connected() -> None:
-    for connect in ("degree", "predict"):
+    for connect in ("dp", "ep"):
         with pytest.raises(gt.GraphTransplantError, match="connect='none'"):
             gt.GraphTransplant(connect, insert=False)
 

@@ -45,7 +45,7 @@ def setup(
     model = GraphClassifier(
         3, 6, conv=conv, layers=2, hidden=8, dropout=0.0, edge_features=width, seed=0
     )
-    method = GraphTransplant("predict", embedding_size=8, anchor_ratio=0.2, hops=1)
+    method = GraphTransplant("ep", embedding_size=8, anchor_ratio=0.2, hops=1)
     return model, method, CleanPass(batch, torch.eye(6), model.run(batch))
 
 
@@ -145,7 +145,7 @@ def test_virtual_loss_trains_psi_end_to_end(conv: str, undirected: bool) -> None
     model, method, clean = setup(conv, undirected=undirected)
     mixed = method(clean, model=as_predictor(model), generator=generator(1))
     psi = list(method.edge_predictor.parameters())
-    loss = mixed.loss(as_predictor(model), Loss())
+    loss = mixed.losses(as_predictor(model), Loss())[0]
     found = torch.autograd.grad(loss, psi, retain_graph=True)
     assert all(float(g.abs().sum()) > 0 for g in found)
     assert torch.autograd.grad(
@@ -194,7 +194,7 @@ def test_few_gradient_pairs_draw_the_same_edges_and_keep_the_expected_gradient()
         needed[carrying] = True
         kept = drawn.only(needed)
         mixed = method.transform(kept, given)
-        loss = mixed.loss(as_predictor(model), Loss())
+        loss = mixed.losses(as_predictor(model), Loss())[0]
         return torch.autograd.grad(loss, predictor.outer.weight)[0].flatten(), drawn
 
     exact, whole = gradient(psi, 0)
@@ -274,7 +274,7 @@ def test_psi_learns_what_can_be_learnt() -> None:
 
 def test_without_edge_weight_edges_are_hard_and_it_is_said_once() -> None:
     model, batch = Foreign(6), random_batch(generator(1), graphs=6)
-    method = GraphTransplant("predict", embedding_size=8)
+    method = GraphTransplant("ep", embedding_size=8)
     with pytest.warns(UserWarning, match="takes no `edge_weight`"):
         gt.augmented_loss(model, batch, method, generator=generator())
     predictor, ours = as_predictor(model), GraphBatch.from_pyg(batch)
@@ -285,7 +285,7 @@ def test_without_edge_weight_edges_are_hard_and_it_is_said_once() -> None:
     assert mixed.batch.edge_weight is None
     assert (mixed.edge_origin < 0).sum() == 2 * len(mixed.plan.pairs.source) > 0
     psi = list(method.edge_predictor.parameters())
-    loss = mixed.loss(predictor, Loss())
+    loss = mixed.losses(predictor, Loss())[0]
     assert all(g is None for g in torch.autograd.grad(loss, psi, allow_unused=True))
     assert mixed.auxiliary_loss is not None
     assert all(float(g.abs().sum()) > 0 for g in torch.autograd.grad(mixed.auxiliary_loss, psi))

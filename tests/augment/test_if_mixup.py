@@ -99,7 +99,9 @@ def test_a_graph_mixed_with_itself_is_itself_to_a_model(conv: str) -> None:
     model = gt.GraphClassifier(3, 8, conv=conv, hidden=8, dropout=0.0, seed=0)
     weight = np.random.default_rng(0).random(8)
     result = interpolated(batch, np.arange(8), weight)
-    torch.testing.assert_close(result.logits(model), model.run(batch).logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        result.outputs(model)[0], model.run(batch).logits, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_weights_keep_type_and_gradient() -> None:

@@ -39,7 +39,7 @@ def test_logits_targets_and_gradients_are_those_written_out(data: Batch, seed: i
     model = classifier(graphs)
     _, virtual = mix(model, batch, seed=seed)
     assert sorted(virtual.source_of.tolist()) == list(range(graphs))
-    virtual.loss(model, Loss()).backward()
+    virtual.losses(model, Loss())[0].backward()
     found = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
     nodes, expected = model.run(batch).nodes, []
@@ -53,7 +53,7 @@ def test_logits_targets_and_gradients_are_those_written_out(data: Batch, seed: i
         row[i] += 1 - weight
         torch.testing.assert_close(virtual.targets[i], row)
     logits = torch.stack(expected)
-    torch.testing.assert_close(virtual.logits(model), logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(virtual.outputs(model)[0], logits, rtol=1e-4, atol=1e-5)
     (-(virtual.targets * logits.log_softmax(1)).sum() / graphs).backward()
     for gradient, parameter in zip(found, model.parameters(), strict=True):
         torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-5)

@@ -270,7 +270,7 @@ def test_a_store_may_protect_a_field_of_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-@pytest.mark.parametrize("connect", ["degree", "predict"])
+@pytest.mark.parametrize("connect", ["dp", "ep"])
 def test_the_order_of_nodes_changes_nothing_else(undirected: bool, connect: str) -> None:
     batch = random_batch(
         generator(5), graphs=12, undirected=undirected, simple=False, edge_attr=True
@@ -384,6 +384,6 @@ def test_bad_input_is_named(arguments: dict[str, object], message: str) -> None:
     if isinstance(arguments.get("saliency"), float):
         arguments["saliency"] = torch.full((count,), arguments["saliency"])
     nodes = torch.ones(count, arguments.pop("width", 4))
-    method = GraphTransplant("predict", embedding_size=4)
+    method = GraphTransplant("ep", embedding_size=4)
     with pytest.raises(GraphTransplantError, match=message):
         method.mix(**{"batch": batch, "nodes": nodes, **arguments})

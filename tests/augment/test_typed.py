@@ -20,9 +20,9 @@ from helpers.strategies import KINDS, generator, random_batch
 
 Combination = tuple[int, int, int]
 VARIANTS = {
-    "degree": {"connect": "degree"},
-    "predict": {"connect": "predict", "embedding_size": 3},
-    "scattered": {"connect": "degree", "cut": "scattered"},
+    "degree": {"connect": "dp"},
+    "predict": {"connect": "ep", "embedding_size": 3},
+    "scattered": {"connect": "dp", "cut": "scattered"},
 }
 
 
@@ -115,7 +115,7 @@ def check(
         pairs = [(int(plan.pairs.source[p]), int(plan.pairs.destination[p])) for p in here]
         assert pairs == sorted(set(pairs))
         assert set(pairs) <= set(possible)
-        if method.connect == "predict":
+        if method.connect == "ep":
             assert set(pairs) == set(possible)
             assert plan.missing is None
         else:

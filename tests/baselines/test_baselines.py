@@ -23,7 +23,7 @@ from graph_transplant.data import GraphStore
 from graph_transplant.datasets import chemistry
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.kernels.trees import tree_means
+from graph_transplant.kernels.baselines import tree_means
 from graph_transplant.methods import expand_methods
 from graph_transplant.report import render_report
 from graph_transplant.results.results import Results

@@ -12,8 +12,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from threading import Thread
@@ -27,6 +25,7 @@ from graph_transplant.comparison import progress
 from graph_transplant.comparison.compare import compare
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.models import TrainedModel, predict_table
+from helpers.processes import of_session, wait_for
 
 pytest.importorskip("rdkit", reason="molecules need RDKit")
 
@@ -442,17 +441,6 @@ def test_explain_names_what_it_cannot_use(
 # -------------------------------------------------------------------- killed
 
 
-def of_session(leader: int) -> set[int]:
-    """The living processes of a session."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it ended while it was read
-            state, _, _, session = path.read_text().rsplit(")", 1)[1].split()[:4]
-            if int(session) == leader and state != "Z":
-                found.add(int(path.parent.name))
-    return found
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("signal", [SIGKILL, SIGTERM])
 def test_no_process_outlives_a_killed_prediction_and_the_next_one_tidies_up(
@@ -477,10 +465,3 @@ def test_no_process_outlives_a_killed_prediction_and_the_next_one_tidies_up(
     data.write_text("smiles\nCCO\n")
     assert main(["predict", str(model), str(data), "--out", str(out)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"many.csv", "p.csv", ".p.csv.original"}
-
-
-def wait_for(reached: Callable[[], bool]) -> None:
-    end = time.monotonic() + 300
-    while not reached():
-        assert time.monotonic() < end, "hangs"
-        time.sleep(0.1)

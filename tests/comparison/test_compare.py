@@ -372,7 +372,8 @@ def test_own_methods_start_anew_in_every_trial_and_reach_workers_as_smiles_do(
     later = run(tmp_path / "later", methods="majority", epochs=1, workers=2)
     assert not any("own" in record.test for record in later.records)
     parameters = [record.parameters for record in there.records if record.method == "forest"]
-    assert {given["features"] for given in parameters} <= {"both", "descriptors", "fingerprints"}
+    assert len(parameters) == 3
+    assert {given["features"] for given in parameters} <= {"fingerprints", "both", "descriptors"}
 
 
 def test_numbers_of_numpy_and_models_without_messages(tmp_path: Path) -> None:
@@ -480,3 +481,11 @@ def test_resuming_with_fewer_methods_keeps_all_that_others_have(tmp_path: Path) 
     assert len(reporter.ran) == 4
     assert timeless(resumed.records) == timeless(undisturbed.records)
     assert not waiting.exists()
+
+
+def test_a_list_of_methods_takes_augmentations() -> None:
+    quick: dict[str, Any] = {"epochs": 1, "folds": 3, "layers": 1}
+    results = compare("motifs", graphs=60, methods=["vanilla", DropNodes(0.3)], **quick)
+    assert set(results.frame["method"]) == {"vanilla", "DropNodes"}
+    with pytest.raises(GraphTransplantError, match="more than one; name them in a dict"):
+        compare("motifs", methods=[DropNodes(0.1), DropNodes(0.4)])

@@ -43,7 +43,7 @@ from graph_transplant.results.record import Trial, TrialRecord, all_trials
 from graph_transplant.results.record_file import RecordStore
 from graph_transplant.training import EpochLog, loop
 from helpers.made_up_records import Counting, timeless
-from helpers.processes import alive
+from helpers.processes import alive, of_session, wait_for
 from helpers.strategies import rings_and_stars
 
 SETTINGS = Settings(folds=3, epochs=3, batch_size=8, seed=3, hidden=16)
@@ -338,6 +338,24 @@ def descendants(process: int) -> list[int]:
     for member in found:
         found += parents.get(member, [])
     return found[1:]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_process_outlives_a_killed_comparison(number: int, tmp_path: Path) -> None:
+    words = ["compare", "motifs", "--methods", "vanilla", "--folds", "3", "--repeats", "50"]
+    words += ["--epochs", "4", "--workers", "2", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "graph_transplant", *words],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as parent:
+        wait_for((tmp_path / "out" / "commands.txt").exists)
+        assert len(of_session(parent.pid)) > 2
+        os.kill(parent.pid, number)
+        assert parent.wait() == -number
+    wait_for(lambda: not of_session(parent.pid))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")

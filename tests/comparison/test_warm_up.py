@@ -17,7 +17,7 @@ from graph_transplant.comparison import run_trial as trial_module
 from graph_transplant.comparison import run_trial as warm_up_module
 from graph_transplant.comparison.run_trial import GRAPHS, machine, warm_up
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.figures import studies
+from graph_transplant.figures import training
 from graph_transplant.report import render_report
 from graph_transplant.results.results import Results, read_results
 from graph_transplant.utils.schema import plain
@@ -156,7 +156,7 @@ def test_one_slow_trial_does_not_make_a_method_slow() -> None:
         seconds = (1.0 if number < 5 else 2.0) * (50 if number == 0 else 1)
         record.cost.update(fit_seconds=100 * seconds, epoch_seconds=seconds)
         record.cost["best_seconds"] = 50 * seconds
-    table = studies.cost_data(Results(records)).set_index("method")
+    table = training.cost_data(Results(records)).set_index("method")
     assert table.loc["vanilla", ["epoch_seconds", "epoch_low", "epoch_high"]].tolist() == [1.0] * 3
     assert table.loc["drop-nodes", ["epoch_ratio", "best_ratio"]].tolist() == [2.0, 100.0 / 50]
     text = Page(render_report(Results(records))).text

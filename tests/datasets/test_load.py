@@ -112,7 +112,7 @@ def test_a_path_that_is_nothing_known(tmp_path: Path) -> None:
     [
         ("motifs", "takes graphs, seed"),
         ("MUTAG", "takes no options"),
-        ("some.csv", "takes smiles, target, id, task, largest_fragment"),
+        ("some.csv", "takes smiles, id, target, task, largest_fragment"),
         ("some.jsonl", "takes target, id, task"),
     ],
 )

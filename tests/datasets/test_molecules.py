@@ -104,6 +104,12 @@ def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:
 # ------------------------------------------------------------------ what cannot be read
 
 
+def caged(rings: int) -> str:
+    """A SMILES of two chains, each atom bound to one of the other chain."""
+    labels = [f"C%{number}" for number in range(10, 10 + rings)]
+    return "".join([*labels, "C", *reversed(labels)])
+
+
 @pytest.mark.parametrize(
     ("smiles", "reason"),
     [
@@ -117,6 +123,10 @@ def test_a_mol_block_is_read_like_the_smiles_it_was_written_from() -> None:
         ("C\0C", r"the SMILES contains the invalid character '\x00'"),
         ("C" * 10**6, "the structure is too large: a text of 1000000 characters"),
         ("C" * 10_001, "the structure is too large: 10001 atoms, at most 10000 are read"),
+        (
+            ".".join([caged(90)] * 6) + ".C" * 100,
+            "the structure is too large: 540 rings, at most 500 are read",
+        ),
     ],
 )
 def test_reasons_are_in_plain_words(smiles: str, reason: str) -> None:
@@ -311,10 +321,12 @@ def test_molecules_of_ogb_have_the_published_features(data_dir: Path) -> None:
 def test_rings_that_take_too_long_for_the_size_of_their_file_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # One ring through 2,000 atoms; RDKit's effort grows with the square of the atoms.
+    # One ring through 2,001 atoms; RDKit's effort grows with the square of the atoms.
     texts = ["C1" + "C" * 2000 + "1"] * 30
+    work = 30 * (2001 * 10_000 + 2001**2 * 5)
+    monkeypatch.setattr("graph_transplant.datasets.molecules._MOST_WORK", work)
     assert len(molecule_arrays(texts, size=1000)) == 30
-    monkeypatch.setattr("graph_transplant.datasets.molecules._RING_WORK", 10**8)
+    monkeypatch.setattr("graph_transplant.datasets.molecules._MOST_WORK", work - 1)
     with pytest.raises(DataError, match="far too many atoms or rings"):
         molecule_arrays(texts, size=1000)
     assert len(molecule_arrays(texts)) == 30

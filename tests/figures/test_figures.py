@@ -24,6 +24,8 @@ from graph_transplant.analysis.drawing import drawn_graphs
 from graph_transplant.datasets.molecules import from_smiles
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.figures import CHARTS, card, networks, render_chart, write
+from graph_transplant.figures.analysis import draw_reliability, joined
+from graph_transplant.figures.chart import default_colours
 from graph_transplant.figures.graphs import (
     LEFT_OUT,
     REMAINING,
@@ -34,8 +36,7 @@ from graph_transplant.figures.graphs import (
     molecule_svg,
     node_words,
 )
-from graph_transplant.figures.studies import joined
-from graph_transplant.figures.style import COLOURS, NARROW, WIDE, palette, style, svg
+from graph_transplant.figures.style import DARK, LIGHT, WIDTH, palette, style, svg
 from graph_transplant.results.average_ranks import Across
 from graph_transplant.results.examples import DrawnGraph
 from graph_transplant.results.results import Results, read_results
@@ -118,7 +119,7 @@ def test_the_forest_shows_mean_differences_their_intervals_and_single_folds(enzy
     assert np.array(intervals) == pytest.approx(summary[["ci_low", "ci_high"]].to_numpy())
     dots = np.concatenate([np.asarray(points.get_offsets())[:, 0] for points in ax.collections])
     assert np.sort(dots) == pytest.approx(np.sort(gaps.to_numpy().ravel()))
-    paper = COLOURS["paper"]
+    paper = LIGHT["paper"]
     assert {line.get_markerfacecolor() for line in markers} == {paper}, "none is significant here"
     # Filled by its p-value, as the caption says, also where it is practically equal.
     near = [value + gain for value, gain in zip(PLAIN, (3e-3, 2e-3, 3e-3, 4e-3, 3e-3), strict=True)]
@@ -224,33 +225,38 @@ def test_ranks_differ_where_their_bars_do_not_overlap(across):
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_every_chart_is_drawn_for_desk_and_phone(sources, name, tmp_path, monkeypatch):
-    figures: list[Figure] = []
+def test_every_chart_is_drawn_once_for_desk_and_phone(sources, name, tmp_path, monkeypatch):
+    drawn = []
 
-    def noted(figure, *given):
-        figures.append(figure)
-        return svg(figure, *given)
+    def noted(axes, salt):
+        drawn.append((axes if isinstance(axes, Axes) else axes[0]).get_figure(root=True))
+        return svg(axes, salt)
 
     monkeypatch.setattr("graph_transplant.figures.svg", noted)
     found = render_chart(sources[name], name, prefix="gcs-3-")
     assert found.name == f"gcs-3-{name.replace('_', '-')}"
     assert found.title
     assert found.caption
-    ids = re.findall(r'\bid="([^"]+)"', found.wide + found.narrow)
+    (figure,) = drawn
+    check_texts(figure)
+    text = found.element
+    root = ElementTree.fromstring(text)
+    assert root.get("viewBox").startswith(f"0 0 {0.72 * WIDTH:g} ")
+    assert (root.get("role"), root.get("aria-label")) == ("img", found.title)
+    # No letter is below 12 pixels where the chart is 354 pixels wide, as on a phone.
+    sizes = re.findall(r"([\d.]+)px", text)
+    assert min(map(float, sizes)) / (0.72 * WIDTH) * 354 >= 12
+    ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(set(ids)) == len(ids)
-    for figure, text, width in zip(
-        figures, (found.wide, found.narrow), (WIDE, NARROW), strict=True
-    ):
-        check_texts(figure)
-        root = ElementTree.fromstring(text)
-        assert root.get("viewBox").startswith(f"0 0 {0.72 * width:g} ")
-        assert (root.get("width"), root.get("role")) == (str(width), "img")
-        assert root.get("aria-label") == found.title
-        for never in ("<image", "<style", "<metadata", "<?xml", "<!DOCTYPE", "data:", "xlink"):
-            assert never not in text
-        assert set(re.findall(r"#[0-9a-f]{6}", text)) == set(), "colours are the page's"
-        used = re.findall(r"#([\w-]+)", text)
-        assert set(used) <= set(re.findall(r'\bid="([^"]+)"', text))
+    assert set(re.findall(r'"#([\w-]+)|url\(#([\w-]+)\)', text)) <= {
+        pair for one in ids for pair in ((one, ""), ("", one))
+    }
+    for never in ("<image", "<style", "<metadata", "<?xml", "<!DOCTYPE", "data:", "xlink"):
+        assert never not in text
+    colours = set(re.findall(r"var\(--([\w-]+)\)", text))
+    assert colours
+    assert colours <= set(LIGHT) == set(DARK)
+    assert set(re.findall(r": (#[0-9a-f]{6})", text)) == set(), "colours are the page's"
     image, numbers = write(found, tmp_path)
     assert ElementTree.parse(image).getroot().tag == f"{SVG}svg"
     assert "var(" not in image.read_text()
@@ -262,6 +268,17 @@ def test_every_chart_is_drawn_for_desk_and_phone(sources, name, tmp_path, monkey
     several = axes if isinstance(axes, list) else [axes]
     assert all(ax.get_figure(root=True) is mine.figure for ax in several)
     assert isinstance(axes, list) or axes is mine
+
+
+def test_charts_of_one_page_have_ids_of_their_own(enzymes):
+    ids = [
+        one
+        for prefix in ("gcs-3-", "gin-3-")
+        for one in re.findall(
+            r'\bid="([^"]+)"', render_chart(enzymes, "forest", prefix=prefix).element
+        )
+    ]
+    assert len(set(ids)) == len(ids) > 0
 
 
 def check_texts(figure: Figure) -> None:
@@ -318,46 +335,56 @@ def test_hostile_names_are_drawn_literally(enzymes, name, tmp_path):
         if record.method in names
     ]
     found = render_chart(Results(renamed), name)
-    for text in (found.wide, found.narrow):
-        assert "<script" not in text
-        told = "".join(ElementTree.fromstring(text).itertext())
-        assert ">&\"'�" in told  # its end, where there is no room for all of it
+    assert "<script" not in found.element
+    told = "".join(ElementTree.fromstring(found.element).itertext())
+    assert ">&\"'�" in told  # its end, where there is no room for all of it
     image, _ = write(found, tmp_path)
     ElementTree.parse(image)
 
 
 def test_a_method_has_one_colour_on_a_page(golden):
     results = golden("paper-quick-enzymes")
-    with style(methods=results.methods):
-        whole = palette(results.methods, "vanilla")
-        for part in results.groups.values():
-            own = palette(part.methods, "vanilla")
-            assert all(own[name] == whole[name] for name in part.methods)
-    assert whole["vanilla"] == COLOURS["c0"]
+    whole = default_colours(results)
+    assert whole["vanilla"] == LIGHT["c0"]
+    other = whole | {"transplant-dp": LIGHT["c8"]}
+    part = next(part for group, part in results.groups.items() if group.model == "gcs")
+    for colours in (whole, other):
+        drawn = render_chart(part, "learning", colours=colours).file
+        assert all(colours[name] in drawn for name in part.methods)
 
 
-BINS = pd.DataFrame(
-    [("after", 0.5, 0.4, 4), ("after", 0.9, 0.8, 30), ("before", 0.9, 0.8, 30)],
-    columns=["stage", "confidence", "accuracy", "count"],
+def bins_of(*rows):
+    return pd.DataFrame(rows, columns=["confidence", "accuracy", "count"]).to_dict("records")
+
+
+LOSSES = pd.DataFrame(
+    {"epoch": [1, 2, 3], "train_loss": [1.0, 0.7, 0.5], "validation_loss": [1.1, 0.9, 0.8]}
 )
 CARDS = {
     "roc": lambda: card.roc({"toxic": [[0, 0], [0.2, 0.7], [1, 1]], HOSTILE: [[0, 0], [1, 1]]}),
+    "one": lambda: card.roc({HOSTILE: [[0, 0], [1, 1]]}),
     "many": lambda: card.roc({str(n): [[0, 0], [0.1, 0.5], [1, 1]] for n in range(12)}),
-    "scatter": lambda: card.scatter([1.0, 2.0, 3.0], [1.5, 1.8, 2.9], "pIC50"),
-    "learning": lambda: card.learning_curve([1, 2, 3], [1.0, 0.7, 0.5], [1.1, 0.9, 0.8], 3),
-    "reliability": lambda: card.reliability_bins(BINS),
+    "scatter": lambda: card.scatter([(1.0, 1.5), (2.0, 1.8), (3.0, 2.9)], [HOSTILE], 0.3, "graph"),
+    "learning": lambda: card.learning(LOSSES, 3, "accuracy", "graph", 1)[0],
+    "reliability": lambda: card.reliability(
+        {"after": bins_of((0.5, 0.4, 4), (0.9, 0.8, 30)), "before": bins_of((0.9, 0.8, 30))},
+        1.3,
+        "graph",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CARDS)
-@pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_cards_are_drawn_from_plain_numbers(name, width):
-    with style(width):
-        ax = CARDS[name]()
-    assert isinstance(ax, Axes)
-    figure = ax.get_figure(root=True)
-    check_texts(figure)
-    assert "<script" not in svg(figure, HOSTILE)
+def test_cards_are_drawn_from_plain_numbers(name, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "graph_transplant.figures.card.svg", lambda ax, salt: drawn.append(ax) or svg(ax, salt)
+    )
+    found = CARDS[name]()
+    (ax,) = drawn
+    check_texts(ax.get_figure(root=True))
+    assert "<script" not in found.element
+    assert found.caption.endswith(".")
 
 
 @pytest.mark.parametrize("counts", [[1, 2, 30, 1, 9, 1], [2, 1], [10, 10], [40, 3], [1, 1, 12]])
@@ -375,7 +402,8 @@ def test_small_bins_are_joined_with_their_neighbours(counts):
     if counts == [10, 10]:
         assert found["confidence"].tolist() == pytest.approx([0.1, 0.2])
     with style():
-        ax = card.reliability_bins(bins.assign(stage="after"))
+        ax = Figure().subplots()
+        draw_reliability(ax, bins.assign(stage="after", bin=range(len(counts))), LIGHT["c1"])
     dots = [x for line in ax.get_lines() if line.get_marker() == "o" for x in line.get_xdata()]
     assert sorted(dots) == pytest.approx(found["confidence"].tolist())
 

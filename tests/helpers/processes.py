@@ -1,10 +1,12 @@
-"""Functions in several processes of one ``torch.distributed`` group; whether a process lives."""
+"""Functions in several processes of one ``torch.distributed`` group; which processes live."""
 
 from __future__ import annotations
 
 import multiprocessing
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -26,6 +28,24 @@ def alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def of_session(leader: int) -> set[int]:
+    """The living processes of a session."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended while it was read
+            state, _, _, session = path.read_text().rsplit(")", 1)[1].split()[:4]
+            if int(session) == leader and state != "Z":
+                found.add(int(path.parent.name))
+    return found
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not reached():
+        assert time.monotonic() < end, "hangs"
+        time.sleep(0.1)
 
 
 def _work(

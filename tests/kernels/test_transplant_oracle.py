@@ -29,13 +29,13 @@ from helpers.oracles import (
 from helpers.strategies import KINDS, batches, generator, random_batch, saliencies, seeds
 
 VARIANTS = {
-    "degree": {"connect": "degree"},
-    "predict": {"connect": "predict", "embedding_size": 3},
+    "degree": {"connect": "dp"},
+    "predict": {"connect": "ep", "embedding_size": 3},
     "none": {"connect": "none", "hops": (0, 5)},
-    "size": {"connect": "degree", "importance": "size", "anchor_ratio": 0.5},
-    "scattered": {"connect": "degree", "cut": "scattered"},
-    "random": {"connect": "predict", "anchors": "random", "embedding_size": 3, "hops": 1},
-    "zero": {"connect": "degree", "new_edge_attr": "zero"},
+    "size": {"connect": "dp", "importance": "size", "anchor_ratio": 0.5},
+    "scattered": {"connect": "dp", "cut": "scattered"},
+    "random": {"connect": "ep", "anchors": "random", "embedding_size": 3, "hops": 1},
+    "zero": {"connect": "dp", "new_edge_attr": "zero"},
 }
 
 
@@ -112,11 +112,11 @@ def check_plan(
         joined = {(u, v) for u, v, *_ in pairs}
         assert len(joined) == len(pairs)
         assert joined <= possible
-        if method.connect == "degree":
+        if method.connect == "dp":
             lost = parts[i][0].lost + parts[i][1].lost
             assert len(pairs) == min(lost // 2, len(possible))
         else:
-            assert joined == (possible if method.connect == "predict" else set())
+            assert joined == (possible if method.connect == "ep" else set())
         if batch.symmetric:
             assert all(one and two for *_, one, two in pairs)
         else:

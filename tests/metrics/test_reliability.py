@@ -151,9 +151,9 @@ def test_it_filters_exactly_what_its_threshold_says(inner: gt.Augmentation) -> N
         )
         assert type(virtual) is type(same)
         with evaluating(trained()):
-            p = softmax(same.logits(trained()).double().numpy(), axis=1)
-            losses = Loss()(virtual.logits(trained()), virtual.targets)
-            loss = float(virtual.loss(trained(), Loss()))
+            p = softmax(same.outputs(trained())[0].double().numpy(), axis=1)
+            losses = Loss()(virtual.outputs(trained())[0], virtual.targets)
+            loss = float(virtual.losses(trained(), Loss())[0])
         reliability = (p * (same.targets.double().numpy() @ q)).sum(1)
         clear = np.abs(reliability - theta) > 1e-5  # rounding does not decide
         assert clear.mean() > 0.9

@@ -283,7 +283,11 @@ LIES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "kernel", "lie"), LIES, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("method", "kernel", "lie"),
+    LIES,
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else each,
+)
 def test_a_folder_whose_arrays_lie_is_refused(
     method: str, kernel: str, lie: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

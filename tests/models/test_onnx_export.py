@@ -186,6 +186,6 @@ def test_an_ensemble_is_the_mean_of_its_members(task: str, tmp_path: Path) -> No
     members = [trained(network("gcs", task=task, seed=seed)).network for seed in (1, 2)]
     scale = TargetScale(torch.tensor([10.0, 0.0, -5.0]), torch.tensor([2.0, 1.0, 100.0]))
     more: Any = {"scale": scale, "temperature": 1.0} if task == "regression" else {}
-    model = replace(trained(members[0], **more), network=Ensemble(members))
+    model = replace(trained(members[0], **more), fitted=Ensemble(members))
     to_onnx(model, tmp_path / "model.onnx")
     check(model, tmp_path / "model.onnx", batch_of(BATCHES["mixed"]))

@@ -235,7 +235,7 @@ def test_options_come_as_a_config_or_by_name_and_data_in_any_form() -> None:
 
 def test_a_method_may_be_an_augmentation() -> None:
     store, quick = classes(30, 30), {**QUICK, "epochs": 1}
-    method = gt.GraphTransplant("predict", anchor_ratio=0.2, embedding_size=8)
+    method = gt.GraphTransplant("ep", anchor_ratio=0.2, embedding_size=8)
     before = {name: value.clone() for name, value in method.state_dict().items()}
     assert quickly(store, method=method).method == "GraphTransplant"
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())

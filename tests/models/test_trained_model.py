@@ -273,7 +273,7 @@ def nested(document: dict[str, Any], field: str, value: object) -> None:
         ("training_graphs", 7, "`training_graphs` must be a string"),
         ("training.sizes.test", "many", "`training.sizes.test` must be an integer"),
         ("training.class_weight", 3, "`training.class_weight` must be a string or a list"),
-        ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a finite number"),
+        ("metrics.test", {"accuracy": "high"}, "`metrics.test.accuracy` must be a number"),
         ("reliability", [], "`reliability` must be an object; got a list"),
         ("reliability", {"before": [], "after": [{}]}, "`reliability.after[0].lower` is missing"),
         ("reliability.after.0.count", 2**53, "`reliability.after[0]`: a bin that is not empty"),

@@ -87,7 +87,7 @@ def test_half_precision_saliency_is_that_of_single_precision() -> None:
     assert float(torch.corrcoef(torch.stack((exact, half.float())))[0, 1]) > 0.99
 
 
-@pytest.mark.parametrize("connect", ["degree", "predict"])
+@pytest.mark.parametrize("connect", ["dp", "ep"])
 def test_edge_weights_of_one_have_the_precision_of_the_features(connect: str) -> None:
     class Seen(Weighted):
         def forward(  # type: ignore[override]
@@ -221,16 +221,15 @@ def test_a_residual_classifier_gives_the_output_of_its_layers_through_an_adapter
     assert "embed_nodes" not in vars(model)
 
 
-def test_weights_do_not_reach_a_model_that_is_given_the_batch() -> None:
+def test_weights_are_no_use_to_a_model_that_does_not_read_those_of_the_batch() -> None:
     class Whole(Foreign):
         def forward(self, data: Data, edge_weight: Tensor | None = None) -> Tensor:  # type: ignore[override]
             assert edge_weight is None
-            assert "edge_weight" not in data
             return super().forward(data.x, data.edge_index, data.batch, data.num_graphs)
 
     batch = batch_of()
     with pytest.warns(UserWarning, match="added without weights"):
-        gt.augmented_loss(Whole(), batch, gt.GraphTransplant("predict", embedding_size=8))
+        gt.augmented_loss(Whole(), batch, gt.GraphTransplant("ep", embedding_size=8))
     with pytest.raises(GraphTransplantError, match="edge_weight"):
         gt.augmented_loss(Whole(), batch, gt.augment.IfMixup())
 
@@ -331,7 +330,7 @@ def test_targets_may_be_one_dimensional() -> None:
 def test_the_classifier_runs_in_half_precision(conv: str) -> None:
     model = gt.GraphClassifier(3, 3, conv=conv, hidden=8, seed=0)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = gt.augmented_loss(model, batch_of(), gt.GraphTransplant("predict", embedding_size=8))
+        loss = gt.augmented_loss(model, batch_of(), gt.GraphTransplant("ep", embedding_size=8))
     loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 

@@ -320,7 +320,7 @@ def test_the_card_has_the_settings_and_a_command_only_if_one_was_given() -> None
     made = card("multilabel")
     made["training"] |= {"balance": True, "test": 0.0, "class_weight": [1.0, 2.0, 1.0]}
     page = Page(card_page(made))
-    for told in ("batch size 128", "balance True", "test 0.0", "class weight [1.0, 2.0, 1.0]"):
+    for told in ("batch size 128", "balance True", "test 0.0", "class weight 1.0, 2.0, 1.0"):
         assert told in page.text
     assert "graph-transplant train" not in page.text
     page = Page(card_page(made | {"command": "graph-transplant train 'my data.csv' --seed 4"}))

@@ -321,9 +321,9 @@ def test_a_figure_from_outside_is_on_the_page_and_in_the_folder(
     def data(results: Results):
         return results.frame.groupby("method", as_index=False)["epochs"].mean()
 
-    def draw(results: Results, table, ax):
+    def draw(results: Results, table, ax, colours):
         ax = Figure().subplots() if ax is None else ax
-        ax.bar(range(len(table)), table["epochs"])
+        ax.bar(range(len(table)), table["epochs"], color=table["method"].map(colours))
         return ax
 
     toy = Chart("How long?", "Mean number of epochs.", draw, data, "Toys")
@@ -332,7 +332,7 @@ def test_a_figure_from_outside_is_on_the_page_and_in_the_folder(
     text = write_report(Results(two()), tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<summary><h3>How long?</h3></summary>" in text
     assert "<h4>How long?</h4>" not in text  # a single chart has one heading
-    assert "<figcaption><p>Mean number of epochs.</p>" in text
+    assert "<figcaption>Mean number of epochs.</figcaption>" in text
     assert (tmp_path / "figures" / "gcs-3-epochs.svg").is_file()
     assert (tmp_path / "figures" / "gcs-3-epochs.csv").read_text().startswith("method,epochs\n")
 

@@ -174,6 +174,22 @@ def test_a_finding_on_a_part_of_the_graphs_leads_to_a_comparison_on_all(here: Pa
     assert len(conditions) == 2
 
 
+def test_the_proposal_of_more_folds_runs_into_a_folder_of_its_own(here: Path) -> None:
+    words = ["compare", "motifs", *WORDS, "--methods", "vanilla,drop-nodes"]
+    assert main([*words, "--train-fraction", "0.1", "--out", "c"]) == 0
+    with_scores(here / "c", [(0.60, 0.60 + gap) for gap in (0.04, 0.05, 0.08)])
+    (remedy,) = {verdict.remedy for verdict in read_results(here / "c").verdicts.values()}
+    assert remedy is not None
+    assert remedy.kind == "folds"
+    (more,) = (one for one in printed(here / "c/report.html") if "--out c-" in one)
+    before = (here / "c/records.jsonl").read_bytes()
+    carry_out(more)
+    assert (here / "c/records.jsonl").read_bytes() == before
+    records = read_results(here / f"c-{remedy.folds}-folds").records
+    assert {record.fold for record in records} == set(range(remedy.folds))
+    assert {record.train_fraction for record in records} == {0.1}
+
+
 def test_a_folder_of_an_earlier_version_has_a_page_without_unknown_commands(here: Path) -> None:
     gt.compare("motifs", methods=METHODS, **SHORT, train_fraction=0.1, out="c")
     noted = (here / "c/commands.txt").read_text().strip()

@@ -106,7 +106,7 @@ def test_predictions_are_there_without_a_directory_and_after_selection(tmp_path:
     again = gt.read_results(tmp_path, selection="validation").predictions()
     pd.testing.assert_frame_equal(again, there.predictions())
     assert set(again["method"]) == {"drop-nodes"}
-    chosen = there.chosen[0]["chosen"]["method"]
+    chosen = there.chosen[0].chosen.method
     every = gt.read_results(tmp_path).predictions()
     alone = every[every["method"] == chosen]
     outputs = (table.filter(like="output_").to_numpy() for table in (alone, again))

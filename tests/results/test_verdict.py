@@ -483,7 +483,7 @@ def test_a_metric_cannot_take_the_name_of_a_column() -> None:
     def one(outputs: object, targets: object, task: str) -> float:
         return 1.0
 
-    frame = Results(made_up("vanilla", PLAIN, chosen={"layers": 3, "method": "vanilla"})).frame
+    frame = Results(made_up("vanilla", PLAIN, chosen=[3, "vanilla"])).frame
     measured = set(METRICS) | {"ece", "nll", "auroc", "accuracy"}
     assert set(frame.columns) - measured <= RESERVED
     for name in ("method", "score", "seconds"):

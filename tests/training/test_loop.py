@@ -187,7 +187,7 @@ def test_optimizer_and_scheduler_may_be_the_users(run: Callable[..., FitResult])
 
 
 def test_augmentations_go_back_to_the_best_epoch_too(run: Callable[..., FitResult]) -> None:
-    transplant = gt.GraphTransplant("predict", embedding_size=8)
+    transplant = gt.GraphTransplant("ep", embedding_size=8)
     after: list[dict[str, Tensor]] = []
     run(
         Script([0.1, 0.9, 0.2, 0.3]),
@@ -209,7 +209,7 @@ def test_the_signature_of_fit_spells_out_every_option() -> None:
     training = inspect.signature(loop.fit_with).parameters.keys() - {"config"}
     spelled = {name: each.default for name, each in parameters.items() if name not in training}
     defaults = {option.name: option.default for option in fields(FitConfig)}
-    assert spelled == defaults | {"seed": inspect.Parameter.empty}
+    assert spelled == defaults
     assert list(spelled) == list(defaults)
 
 
@@ -416,7 +416,7 @@ def test_callbacks_that_are_no_list_of_functions_are_refused(callbacks: Any) -> 
             call()
 
 
-@pytest.mark.parametrize("augment", [(), gt.GraphTransplant(), gt.GraphTransplant("degree")])
+@pytest.mark.parametrize("augment", [(), gt.GraphTransplant(), gt.GraphTransplant("dp")])
 def test_a_model_that_is_all_frozen_is_refused(augment: Any) -> None:
     store = gt.load("motifs", graphs=30)
     model = gt.GraphClassifier.for_data(store, hidden=4, layers=1).requires_grad_(False)
@@ -500,7 +500,7 @@ def test_augmentations_may_share_an_edge_predictor() -> None:
     ("settings", "message"),
     [
         ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
-        ({"validation": []}, r"`validation` must be a GraphStore.*got list"),
+        ({"validation": []}, r"got a list with nothing in it"),
         ({"validation": labelled(torch.rand(12, 1))}, "multiclass; it is regression"),
         ({"graph_weight": "balanced"}, "`graph_weight` must be numbers; got 'balanced'"),
         ({"learning_rate": math.nan}, "`learning_rate` must be above 0, got nan"),

@@ -137,7 +137,7 @@ def test_arguments_of_other_types_are_told() -> None:
         gt.augmented_loss(model, batch, type("Odd", (gt.Augmentation,), forward)())
     batch.x = batch.x.double()
     with pytest.raises(GraphTransplantError, match=r"float64.*\.double\(\)"):
-        gt.augmented_loss(model.double(), batch, gt.GraphTransplant("predict", embedding_size=8))
+        gt.augmented_loss(model.double(), batch, gt.GraphTransplant("ep", embedding_size=8))
 
 
 def _averaged(rank: int) -> tuple[list[float], list[float]]:
@@ -210,20 +210,19 @@ def test_the_loss_is_that_of_original_and_of_mixed_graphs(
     batch, model = batch_of(), Foreign()
     # Without saliency the mixing needs no model and can be done again.
     mixing = gt.GraphTransplant(anchors="random", importance="size")
-    parts: list[dict[str, Tensor]] = []
-    total = gt.augmented_loss(
-        model, batch, mixing, generator=generator(1), log=parts.append, **settings
+    losses = gt.augmented_losses(
+        model, batch, mixing, generator=generator(1), virtual_weight=0.5, **settings
     )
     mixed = mixing.mix(batch, generator=generator(1), num_outputs=3).batch.to_pyg()
-    expected = {"auxiliary": torch.zeros(())}
-    for name, graphs, targets in (
-        ("clean", batch, torch.eye(3)[batch.y]),
-        ("virtual", mixed, mixed.y),
-    ):
-        logits = model(graphs.x, graphs.edge_index, graphs.batch, 4)
-        expected[name] = loss(logits, targets).mean()
-    torch.testing.assert_close(parts, [{name: each.detach() for name, each in expected.items()}])
-    torch.testing.assert_close(total, sum(expected.values()))
+    clean, virtual = (
+        loss(model(graphs.x, graphs.edge_index, graphs.batch, 4), targets).mean()
+        for graphs, targets in ((batch, torch.eye(3)[batch.y]), (mixed, mixed.y))
+    )
+    nothing = torch.zeros(())
+    torch.testing.assert_close(losses.parts, (clean, 0.5 * virtual, nothing, nothing))
+    torch.testing.assert_close(losses.total, clean + 0.5 * virtual)
+    torch.testing.assert_close(losses.logits, model(batch.x, batch.edge_index, batch.batch, 4))
+    assert torch.equal(losses.targets, torch.eye(3)[batch.y])
     assert bool((mixed.y.max(1).values < 1).any())
 
 
@@ -251,6 +250,14 @@ def test_logits_are_picked_out_of_what_the_model_returns(
     result = gt.fit(Wrapped(), store, store, OriginalGraphs(), seed=0, epochs=2, output=output)
     assert result.epochs == 2
     assert gt.evaluate(result.model, store, output=output).logits.shape == (12, 3)
+
+
+def test_log_warns_for_one_release() -> None:
+    parts: list[dict[str, Tensor]] = []
+    with pytest.warns(DeprecationWarning, match=r"0\.4: gt\.augmented_losses returns"):
+        loss = gt.augmented_loss(Foreign(), batch_of(), gt.GraphTransplant(), log=parts.append)
+    assert list(parts[0]) == ["clean", "virtual", "auxiliary", "extra"]
+    torch.testing.assert_close(sum(parts[0].values()), loss.detach())
 
 
 def test_annotations_can_be_evaluated() -> None:

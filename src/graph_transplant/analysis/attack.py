@@ -162,7 +162,7 @@ def nested_attacks(
     check_at_least(0, edges=min(edges, default=0))
     check_at_least(1, hops=hops, batch_size=batch_size)
     predictor = as_predictor(model)
-    if kind != "random" and not predictor.takes_edge_weight:
+    if kind != "random" and not predictor.reads_edge_weight(store.batch([0])):
         raise GraphTransplantError(
             "`model` must accept `edge_weight`, whose gradient the attack uses; "
             f"{type(model).__name__}.forward has no such parameter"

@@ -101,13 +101,14 @@ class Virtual(ABC):
     auxiliary_loss: Tensor | None = None  # loss of the augmentation's own parameters
 
     @abstractmethod
-    def logits(self, model: Predictor) -> Tensor:
-        """Predict the samples, float ``[samples, outputs]``."""
+    def outputs(self, model: Predictor) -> tuple[Tensor, Tensor | None]:
+        """Predict the samples, float ``[samples, outputs]``; with the model's own loss, if any."""
 
-    def loss(self, model: Predictor, loss_of: Loss) -> Tensor:
-        """Mean soft loss of the samples, a scalar."""
-        losses = loss_of(self.logits(model), self.targets)
-        return losses.mean() if self.weight is None else (losses * self.weight).mean()
+    def losses(self, model: Predictor, loss_of: Loss) -> tuple[Tensor, Tensor | None]:
+        """Mean soft loss of the samples, a scalar, and the model's own loss."""
+        logits, extra = self.outputs(model)
+        losses = loss_of(logits, self.targets)
+        return losses.mean() if self.weight is None else (losses * self.weight).mean(), extra
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +120,10 @@ class VirtualGraphs(Virtual):
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch", as_batch(self.batch))
 
-    def logits(self, model: Predictor) -> Tensor:
+    def outputs(self, model: Predictor) -> tuple[Tensor, Tensor | None]:
         """Predict the graphs, float ``[graphs, outputs]``."""
-        return model.run(self.batch, layers=False).logits
+        prediction = model.run(self.batch, layers=False)
+        return prediction.logits, prediction.extra
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +148,10 @@ class VirtualEmbeddings(Virtual):
 
     graphs: Tensor
 
-    def logits(self, model: Predictor) -> Tensor:
+    def outputs(self, model: Predictor) -> tuple[Tensor, None]:
         """Classify the embeddings with the head of the model, float ``[samples, outputs]``."""
         assert isinstance(model, GraphClassifier)  # other models have no known head
-        return model.classify(self.graphs)
+        return model.classify(self.graphs), None
 
 
 class Augmentation(nn.Module, ABC):

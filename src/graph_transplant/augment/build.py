@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,17 +25,19 @@ def build_method(
     """Create the augmentations of a named method for a model.
 
     For models other than ``GraphClassifier``, the width of node embeddings is measured on a graph
-    of ``data``; without data it is 128. ``seed`` determines the initial weights of learned parts,
+    of ``data``, or on their first batch. ``seed`` determines the initial weights of learned parts,
     by default drawn from torch's global generator.
     """
     import torch
+
+    from graph_transplant.nn.adapter import as_predictor, node_width
 
     key, parameters = parse_method(name, network=True)
     method = METHODS[key]
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        width = _node_width(model, data)  # lazy layers draw their weights here
+        width = node_width(as_predictor(model), data)  # lazy layers draw their weights here
         if not method.target:
             return ()
         target = resolve(method.target)
@@ -46,22 +49,6 @@ def build_method(
         except GraphTransplantError as problem:
             raise GraphTransplantError(f"{name}: {problem}") from problem
     return as_augmentations(made, f"`METHODS`: the target of {key!r} must make an Augmentation")
-
-
-def _node_width(model: nn.Module, data: GraphStore | None) -> int:
-    from graph_transplant.nn import GraphClassifier, evaluating
-    from graph_transplant.nn.adapter import as_predictor, module_of
-
-    predictor = as_predictor(model)
-    module = module_of(predictor)
-    if isinstance(module, GraphClassifier):
-        return module.hidden
-    if data is None:
-        return 128
-    device = next((parameter.device for parameter in module.parameters()), "cpu")
-    with evaluating(module):
-        nodes = predictor.run(data.batch([0]).to(device)).nodes
-    return nodes.shape[1] or 128
 
 
 def unsupported_reason(
@@ -85,7 +72,7 @@ def unsupported_reason(
     try:
         if isinstance(method, str):
             method = build_method(method, model, data=data)
-        for augmentation in method:
+        for augmentation in copy.deepcopy(method):  # the check settles the width of ψ
             augmentation.check(as_predictor(model), data)
     except GraphTransplantError as problem:
         return str(problem)

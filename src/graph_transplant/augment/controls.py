@@ -19,9 +19,9 @@ class VirtualLogits(Virtual):
 
     predicted: Tensor
 
-    def logits(self, model: Predictor) -> Tensor:
+    def outputs(self, model: Predictor) -> tuple[Tensor, None]:
         """Return the existing predictions, float ``[samples, outputs]``."""
-        return self.predicted
+        return self.predicted, None
 
 
 class LabelSmoothing(Augmentation):

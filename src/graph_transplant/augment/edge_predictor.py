@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.parameter import is_lazy
 
 from graph_transplant.data import GraphBatch
 from graph_transplant.errors import GraphTransplantError, check_at_least
@@ -40,7 +43,7 @@ class EdgePredictor(nn.Module):
     non-edges; the released code takes as many as the batch has nodes, or edges if there are fewer.
 
     Args:
-        embedding_size: Width of the node embeddings.
+        embedding_size: Width of the node embeddings; -1 for that of the first batch, as in PyG.
         hidden: Widths of the two hidden layers.
         examples: Edges of the original graphs to learn from per step, and as many non-edges.
         gradient_pairs: Pairs to estimate the straight-through gradient from when there are many.
@@ -54,26 +57,51 @@ class EdgePredictor(nn.Module):
 
     def __init__(
         self,
-        embedding_size: int = 128,
+        embedding_size: int = -1,
         hidden: tuple[int, int] = (128, 64),
         *,
         examples: int = 768,
         gradient_pairs: int = 1024,
     ) -> None:
         super().__init__()
-        check_at_least(
-            1, embedding_size=embedding_size, examples=examples, gradient_pairs=gradient_pairs
-        )
+        check_at_least(1, examples=examples, gradient_pairs=gradient_pairs)
+        if embedding_size != -1:
+            check_at_least(1, embedding_size=embedding_size)
         self.embedding_size = embedding_size
         self.examples = examples
         self.gradient_pairs = gradient_pairs
         wide, narrow = hidden
         # W [u; v] = W₁ u + W₂ v: every node is projected once, not once per pair.
-        self.first = nn.Linear(embedding_size, wide)
-        self.second = nn.Linear(embedding_size, wide, bias=False)
+        self.first: nn.Linear
+        self.second: nn.Linear
+        if embedding_size == -1:
+            with warnings.catch_warnings():
+                # Before version 2.9, torch calls lazy modules a new feature.
+                warnings.filterwarnings("ignore", "Lazy modules")
+                self.first, self.second = nn.LazyLinear(wide), nn.LazyLinear(wide, bias=False)
+        else:
+            self.first = nn.Linear(embedding_size, wide)
+            self.second = nn.Linear(embedding_size, wide, bias=False)
         self.inner = nn.Linear(wide, narrow)
         self.outer = nn.Linear(narrow, 1)
-        bound = (2 * embedding_size) ** -0.5  # the default for one layer on the concatenated pair
+        if embedding_size != -1:
+            self._draw_weights()
+
+    def settle(self, width: int) -> None:
+        """Take a width, and draw the first weights, unless both are known."""
+        if self.embedding_size != -1 or width == -1:
+            return
+        weight = self.first.weight
+        fresh = is_lazy(weight)  # they may have been loaded
+        self.embedding_size = width if fresh else weight.shape[1]
+        example = torch.empty(0, self.embedding_size, dtype=weight.dtype, device=weight.device)
+        self.first(example), self.second(example)
+        if fresh:
+            self._draw_weights()
+
+    def _draw_weights(self) -> None:
+        # The default for one layer on the concatenated pair.
+        bound = (2 * self.embedding_size) ** -0.5
         for parameter in (self.first.weight, self.first.bias, self.second.weight):
             nn.init.uniform_(parameter, -bound, bound)
 
@@ -98,6 +126,7 @@ class EdgePredictor(nn.Module):
 
     def _check(self, nodes: Tensor) -> Tensor:
         width = nodes.shape[1] if nodes.dim() == 2 else 1
+        self.settle(width)
         if width != self.embedding_size:
             raise GraphTransplantError(
                 f"`embedding_size` of the edge predictor is {self.embedding_size}, but the model's "

@@ -11,11 +11,11 @@ from torch import Tensor
 from graph_transplant.augment.base import Augmentation, CleanPass, Mixed, VirtualGraphs
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.config.options import PairingPolicy
-from graph_transplant.data import GraphStore
+from graph_transplant.data import GraphBatch, GraphStore
 from graph_transplant.errors import DataError, GraphTransplantError, check_in
 from graph_transplant.kernels import mixing as kernel
 from graph_transplant.kernels.arrays import Doubles, Ints
-from graph_transplant.nn.adapter import Predictor
+from graph_transplant.nn.adapter import Predictor, first_graph
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class IfMixup(Augmentation):
     ) -> IfMixupPlan:
         """Draw sources and weights."""
         if model is not None:
-            _check_model(model, "")
+            _check_model(model, clean.batch, "")
         source_of = self.pairing.sources(clean.targets, clean.task, rng)
         # 1 - λ, drawn directly because it is mostly small.
         return IfMixupPlan(source_of, rng.beta(self.beta, self.alpha, len(source_of)))
@@ -120,7 +120,7 @@ class IfMixup(Augmentation):
 
     def check(self, model: Predictor, data: GraphStore) -> None:
         """Raise for models without edge weights, or pairing by class without classes."""
-        _check_model(model, f" (data set {data.name})")
+        _check_model(model, first_graph(model, data), f" (data set {data.name})")
         self.pairing.check(data.task)
 
 
@@ -130,8 +130,8 @@ def _added(rows: Tensor, share: Tensor, place: Tensor, size: int) -> Tensor:
     return parts.new_zeros((size, *rows.shape[1:])).index_add(0, place, parts)
 
 
-def _check_model(model: Predictor, where: str) -> None:
-    if not model.takes_edge_weight:
+def _check_model(model: Predictor, batch: GraphBatch, where: str) -> None:
+    if not model.reads_edge_weight(batch):
         raise GraphTransplantError(
             f"if-mixup{where} needs a model that takes edge weights, since mixed edges have "
             "fractional weights: give its `forward` a parameter `edge_weight`, or use another "

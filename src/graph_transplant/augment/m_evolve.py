@@ -157,7 +157,7 @@ class ReliabilityFilter(Augmentation):
         if model is None or not self.prototypes.numel():
             return torch.ones(len(targets), dtype=torch.bool, device=targets.device)
         with evaluating(module_of(model)):
-            probability = virtual.logits(model).to(torch.double).softmax(1)
+            probability = virtual.outputs(model)[0].to(torch.double).softmax(1)
         return label_reliability(probability, targets, self.prototypes) > self.threshold
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:

@@ -26,6 +26,7 @@ from graph_transplant.augment.new_edges import (
 )
 from graph_transplant.augment.pairing import Pairing, mix_rows
 from graph_transplant.config.options import (
+    RENAMED_CONNECTIONS,
     Anchors,
     Connect,
     Cut,
@@ -53,6 +54,7 @@ from graph_transplant.nn.adapter import (  # fmt: skip
     Predictor,
     as_predictor,
     module_of,
+    node_width,
     varies_within_graphs,
 )
 from graph_transplant.nn.saliency import SALIENCIES, NodeSaliency
@@ -137,9 +139,10 @@ class GraphTransplant(Augmentation):
     :math:`|U_\pi| |U|` of them; the released code draws with replacement and counts repeats.
 
     Args:
-        connect: How to connect the parts. ``"degree"`` (DP): :math:`\lfloor (D + D_\pi)/2 \rfloor`
-            random pairs of nodes that lost edges. ``"predict"`` (EP): pairs drawn by a learned
-            :class:`EdgePredictor`, which can also be passed itself. ``"none"``: not at all.
+        connect: How to connect the parts. ``"dp"``, degree preservation:
+            :math:`\lfloor (D + D_\pi)/2 \rfloor` random pairs of nodes that lost edges. ``"ep"``,
+            edge prediction: pairs drawn by a learned :class:`EdgePredictor`, which can also be
+            passed itself. ``"none"``: not at all.
         anchor_ratio: R as a share, in (0, 0.5].
         max_hops: K is drawn from 1 to this, once per mixing.
         hops: Values from which K is drawn instead.
@@ -150,7 +153,8 @@ class GraphTransplant(Augmentation):
         saliency: How node saliency is computed during training, or its name: ``"gradient"``,
             ``"gradient-x-activation"`` or ``"gradient-after-activation"``.
         pairing: A policy of :class:`~graph_transplant.augment.pairing.Pairing`.
-        embedding_size: Width of the node embeddings, for ``connect="predict"``.
+        embedding_size: Width of the node embeddings, for ``connect="ep"``; -1 for that of the first
+            batch.
         new_edge_attr: Attributes and weights of new edges: ``"drawn"`` from the edges that one of
             their ends lost, or ``"zero"`` with weight one.
         legal_edges: Combinations (source type, edge type, target type) that new edges of typed
@@ -171,14 +175,14 @@ class GraphTransplant(Augmentation):
     Example:
         >>> import graph_transplant as gt
         >>> batch = gt.load("motifs").batch(range(8))
-        >>> mixed = GraphTransplant(connect="degree", hops=(1,)).mix(batch)
+        >>> mixed = GraphTransplant(connect="dp", hops=(1,)).mix(batch)
         >>> bool(torch.allclose(mixed.targets.sum(1), torch.ones(8)))
         True
     """
 
     def __init__(
         self,
-        connect: Connect | EdgePredictor = "degree",
+        connect: Connect | EdgePredictor = "dp",
         *,
         anchor_ratio: float = 0.1,
         max_hops: int = 3,
@@ -189,7 +193,7 @@ class GraphTransplant(Augmentation):
         importance: Importance = "saliency",
         saliency: SaliencyName | NodeSaliency = "gradient",
         pairing: PairingPolicy | Pairing = "random",
-        embedding_size: int = 128,
+        embedding_size: int = -1,
         new_edge_attr: NewEdgeAttr = "drawn",
         legal_edges: Iterable[Combination] | None = None,
         protect: str | None = None,
@@ -213,9 +217,19 @@ class GraphTransplant(Augmentation):
         self.edge_predictor: EdgePredictor | None = None
         if isinstance(connect, EdgePredictor):
             self.edge_predictor = connect
-        elif check_choice("connect", connect, get_args(Connect)) == "predict":
+            connect = "ep"
+        elif connect in RENAMED_CONNECTIONS:
+            present = RENAMED_CONNECTIONS[connect]
+            warnings.warn(
+                f"connect={connect!r} is now called {present!r}, as in the names of methods; the "
+                "old name goes in version 0.4",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            connect = present
+        self.connect: Connect = check_choice("connect", connect, get_args(Connect))
+        if self.connect == "ep" and self.edge_predictor is None:
             self.edge_predictor = EdgePredictor(embedding_size)
-        self.connect = "predict" if isinstance(connect, EdgePredictor) else connect
         self.anchor_ratio = anchor_ratio
         self.hops = hops
         self.alpha = alpha
@@ -304,7 +318,7 @@ class GraphTransplant(Augmentation):
             template = kernel.lost_edges(part, rest, pairs, batch.neighbours, rng)
         plan = TransplantPlan(
             source_of, hops, share, saliency, part, rest, pairs, template, weight,
-            soft_edges=model is not None and self._soft(model),
+            soft_edges=model is not None and self._soft(model, batch),
             auxiliary_loss=auxiliary,
             cuts=source_cut + destination_cut,
             missing=missing,
@@ -433,9 +447,9 @@ class GraphTransplant(Augmentation):
             destination_first=self.destination_first,
         )
 
-    def _soft(self, model: Predictor) -> bool:
+    def _soft(self, model: Predictor, batch: GraphBatch) -> bool:
         """Whether to pass predicted edges as weights; warn once if the model takes none."""
-        if self.edge_predictor is None or model.takes_edge_weight:
+        if self.edge_predictor is None or model.reads_edge_weight(batch):
             return self.edge_predictor is not None
         if not self._warned_about_edges:
             self._warned_about_edges = True
@@ -465,7 +479,7 @@ class GraphTransplant(Augmentation):
             targets: float ``[graphs, outputs]`` or class numbers, integer ``[graphs]``; ``y`` of
                 the batch by default.
             num_outputs: Number of classes; by default taken from the batch's store or labels.
-            nodes: Node embeddings, float ``[nodes, width]``, for ``connect="predict"``.
+            nodes: Node embeddings, float ``[nodes, width]``, for ``connect="ep"``.
         """
         graphs = as_batch(batch)
         graphs.check_nodes()
@@ -494,8 +508,11 @@ class GraphTransplant(Augmentation):
         return replace(mixed, edge_origin=origin)
 
     def check(self, model: Predictor, data: GraphStore) -> None:
-        """Raise for pairing by class without classes."""
+        """Raise for pairing by class without classes; settle the width of ψ."""
         self.pairing.check(data.task)
+        if self.edge_predictor is not None and self.edge_predictor.embedding_size == -1:
+            with torch.random.fork_rng(devices=[]):
+                self.edge_predictor.settle(node_width(model, data))
 
     def after_epoch(self, model: Predictor | nn.Module, validation: GraphStore) -> dict[str, float]:
         """Tell which layer saliency is read at, if not the last; and how good ψ is.
@@ -616,7 +633,7 @@ def _embedded(nodes: Tensor | None) -> Prediction:
     """Stand in for a model's prediction, of which only node embeddings are given."""
     if nodes is None:
         raise GraphTransplantError(
-            "connect='predict' needs the node embeddings: pass `nodes`, [nodes, width]"
+            "connect='ep' needs the node embeddings: pass `nodes`, [nodes, width]"
         )
     return Prediction(nodes, None, nodes.new_empty(0, 0), ())
 

@@ -31,7 +31,7 @@ from graph_transplant.baselines.problems import (
 from graph_transplant.data import GraphStore
 from graph_transplant.datasets.chemistry import descriptor_names
 from graph_transplant.errors import DataError, GraphTransplantError
-from graph_transplant.kernels.trees import Trees, tree_contributions, tree_means
+from graph_transplant.kernels.baselines import Trees, tree_contributions, tree_means
 
 TREES = 500
 """More trees do not make a forest worse; from a few hundred on, they hardly make it better."""

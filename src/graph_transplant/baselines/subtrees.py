@@ -13,7 +13,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graph_transplant.data import GraphBatch, GraphStore
-from graph_transplant.kernels.subtrees import Patterns, numbered
+from graph_transplant.kernels.baselines import Patterns, numbered
 
 Ints = npt.NDArray[np.int64]
 Table = npt.NDArray[np.float64]

@@ -27,7 +27,7 @@ from graph_transplant.baselines.problems import Floats, outputs, prior, problems
 from graph_transplant.baselines.subtrees import Dictionary, Ints, Labels, check_patterns
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale, as_targets
-from graph_transplant.kernels.subtrees import Patterns, one_against_one
+from graph_transplant.kernels.baselines import Patterns, one_against_one
 from graph_transplant.metrics.calibration import fit_temperature
 
 DEPTHS = (1, 2, 3, 4, 5)

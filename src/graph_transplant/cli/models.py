@@ -39,7 +39,7 @@ from graph_transplant.cli.output import (
 )
 from graph_transplant.config.datasets import check_data, existing
 from graph_transplant.config.options import Count, InnerShare, SaliencyKind, Seed, TransplantName
-from graph_transplant.config.train import TrainConfig
+from graph_transplant.config.training import TrainConfig
 from graph_transplant.errors import DataError, GraphTransplantError
 from graph_transplant.metrics import METRICS
 from graph_transplant.utils.files import (

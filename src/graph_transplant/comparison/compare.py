@@ -56,6 +56,7 @@ from graph_transplant.utils.files import (
 Names = str | Sequence[str]
 Shares = float | Sequence[float]
 OwnMethods = Mapping[str, Augmentation | Sequence[Augmentation] | str]
+Methods = Names | OwnMethods | Sequence[str | Augmentation]
 OwnModels = Mapping[str, Callable[[GraphStore], nn.Module]]
 
 
@@ -66,7 +67,7 @@ WRITTEN = (SKIPPED, "summary.csv", COMMANDS, CALLS, "report.html")
 def compare(  # noqa: D417 - `CompareConfig` describes the options
     data: Loadable,
     *,
-    methods: Names | OwnMethods | None = None,
+    methods: Methods | None = None,
     model: Names | OwnModels = "auto",
     layers: int | Sequence[int] = 3,
     folds: int = 5,

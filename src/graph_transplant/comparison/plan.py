@@ -90,7 +90,8 @@ def resolve(store: GraphStore, config: CompareConfig) -> Plan:
     axes = {"label_noise": config.label_noise, "train_fraction": config.train_fraction}
     conditions = [Condition(*values) for values in product(*axes.values())]
     check_training(store, settings, conditions, repeats=config.repeats)
-    named = [name for name in map(str, methods) if name not in own.methods]
+    names = [str(one) for one in methods if not isinstance(one, Augmentation)]
+    named = [name for name in names if name not in own.methods]
     wished = dict.fromkeys(own.methods, True)
     wished |= candidates(named, search=config.select != "none", scale=scale)
     left_out = unsupported_methods(wished, models, own, store)
@@ -131,7 +132,13 @@ def _own_methods(
     methods: Sequence[str] | Mapping[str, Any],
 ) -> dict[str, tuple[Augmentation, ...] | str]:
     if not isinstance(methods, Mapping):
-        return {}
+        augmentations = [one for one in methods if isinstance(one, Augmentation)]
+        methods = {type(one).__name__: one for one in augmentations}
+        if len(methods) < len(augmentations):
+            raise GraphTransplantError(
+                "`methods`: augmentations in a list are called by their class, of which there is "
+                "more than one; name them in a dict, as in {'more': DropNodes(0.4)}"
+            )
     found: dict[str, tuple[Augmentation, ...] | str] = {}
     for name, given in methods.items():
         if not all(method_of(text).network for text in (name, given) if isinstance(text, str)):

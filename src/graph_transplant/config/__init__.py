@@ -2,9 +2,8 @@
 
 from graph_transplant.config.compare import CompareConfig
 from graph_transplant.config.datasets import LoadConfig
-from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.recipes import RECIPES, Recipe
-from graph_transplant.config.train import TrainConfig
+from graph_transplant.config.training import FitConfig, TrainConfig
 
 __all__ = [
     "RECIPES",

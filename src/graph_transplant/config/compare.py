@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from cyclopts import Parameter
 
 from graph_transplant.config import options
-from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.recipes import RECIPES, SCALES, Recipe
+from graph_transplant.config.training import FitConfig
 from graph_transplant.errors import GraphTransplantError, check_choice
 from graph_transplant.methods import NUMERICS
 from graph_transplant.metrics import selection_metrics
@@ -30,10 +30,10 @@ FOLD_SPLITS = ("folds", "scaffold-folds")
 class CompareConfig:
     """What a comparison compares, and how.
 
-    In Python, ``methods`` may also map names to augmentations (a list for several, an empty list
-    for none) or to names, and ``model`` names to functions that create a model for a store; your
-    own methods and models are identified by these names. Lists are sequences; one value stands for
-    a list of one.
+    In Python, ``methods`` may also hold augmentations, which are called by their class, or map
+    names to augmentations (a list for several, an empty list for none) or to names, and ``model``
+    names to functions that create a model for a store; your own methods and models are identified
+    by these names. Lists are sequences; one value stands for a list of one.
 
     Args:
         methods: Methods, separated by commas; `all` selects those that train a network, `baselines`

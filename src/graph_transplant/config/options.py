@@ -43,7 +43,10 @@ TRAINING_SPLITS: tuple[TrainingSplit, ...] = get_args(TrainingSplit)
 
 # ------------------------------------------------------------------ Graph Transplant
 
-Connect = Literal["degree", "predict", "none"]
+Connect = Literal["dp", "ep", "none"]
+RENAMED_CONNECTIONS: dict[str, Connect] = {"degree": "dp", "predict": "ep"}
+"""Former ways to connect, which are accepted with a warning until version 0.4."""
+
 Anchors = Literal["salient", "random"]
 Cut = Literal["subgraph", "scattered"]
 Importance = Literal["saliency", "size"]
@@ -64,6 +67,7 @@ Count = Annotated[int, partial(check_at_least, 1)]
 Folds = Annotated[int, partial(check_at_least, 3)]
 Seed = Annotated[int, partial(check_at_least, 0)]
 Positive = Annotated[float, check_positive]
+NonNegative = Annotated[float, partial(check_in, "[0, inf)")]
 PositiveShare = Annotated[float, partial(check_in, "(0, 1]")]
 ShareBelowOne = Annotated[float, partial(check_in, "[0, 1)")]
 InnerShare = Annotated[float, partial(check_in, "(0, 1)")]
@@ -94,7 +98,10 @@ def _transplants() -> list[str]:
 
 MetricName = Annotated[str, one_of(selection_metrics)]
 ModelName = Annotated[str, one_of(lambda: ("auto", *MODELS))]
-MethodName = Annotated[str, one_of(lambda: (*GROUPS, *METHODS, *RENAMED_GROUPS), key=method_key)]
+MethodName = Annotated[
+    str,
+    one_of(lambda: (*GROUPS, *METHODS, *RENAMED_GROUPS), key=method_key, objects=True),
+]
 TransplantName = Annotated[str, one_of(_transplants, key=method_key)]
 
 

@@ -28,6 +28,23 @@ _CPU = torch.device("cpu")
 _LAYOUT = {"batch", "ptr", "y", "edge_index", "num_nodes"}
 
 
+_DENSE = """\
+the batch is dense (`adj`): leave out ToDense and DenseDataLoader, and wrap the model so that it \
+makes the batch dense itself:
+
+    class Sparse(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model, self.nodes = model, nn.Identity()
+
+        def forward(self, x, edge_index, batch):
+            x, mask = to_dense_batch(self.nodes(x), batch)
+            return self.model(x, to_dense_adj(edge_index, batch), mask)
+
+    gt.augmented_loss(Sparse(model), batch, augment, saliency_module="nodes")
+"""
+
+
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
     """A batch of graphs: structure on the CPU, features and targets on a device.
@@ -75,12 +92,14 @@ class GraphBatch:
         """Convert a PyG ``Batch`` or ``Data``; ``num_graphs`` includes empty graphs at the end."""
         if is_pyg(data, "HeteroData"):
             raise DataError(
-                "graphs of several node types (HeteroData) are not supported: convert them with "
-                "`data.to_homogeneous()`"
+                "graphs of several node types (HeteroData) are not supported: convert each with "
+                "`data.to_homogeneous()`, which keeps the types as `node_type` and `edge_type`"
             )
         if not is_pyg(data, "Data"):
             raise DataError(f"`batch` must be a PyG Batch or Data; got {type(data).__name__}")
         edge_index: Any = data.edge_index
+        if edge_index is None and "adj" in data:
+            raise DataError(_DENSE)
         if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or len(edge_index) != 2:
             sparse = "; leave out ToSparseTensor, which replaces it by `adj_t`"
             raise DataError(

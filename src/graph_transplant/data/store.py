@@ -44,6 +44,7 @@ from graph_transplant.metrics import TASKS
 from graph_transplant.utils.text import count as counted
 
 if TYPE_CHECKING:
+    from graph_transplant.data.pyg_graphs import PyGGraphs
     from graph_transplant.errors import Skipped
 
 
@@ -241,11 +242,11 @@ class GraphStore:
         place = operator.index(index)
         if not -len(self) <= place < len(self):
             raise IndexError(f"{self.name} has {len(self)} graphs; there is no graph {place}")
-        return self.subset([place % len(self)]).to_pyg()[0]
+        return self.subset([place % len(self)])._as_list()[0]
 
     def __iter__(self) -> Iterator[Data]:
         for piece in self.pieces():
-            yield from piece.to_pyg()
+            yield from piece._as_list()
 
     @property
     def x(self) -> Tensor | None:
@@ -590,8 +591,13 @@ no edge features)
             num_continuous=num_continuous,
         )
 
-    def to_pyg(self) -> list[Data]:
-        """The graphs as a list of PyG ``Data``."""
+    def to_pyg(self) -> PyGGraphs:
+        """The graphs as a PyG ``InMemoryDataset``, whose graphs can be changed as in a list."""
+        from graph_transplant.data.pyg_graphs import PyGGraphs
+
+        return PyGGraphs(self._as_list(), self.num_outputs)
+
+    def _as_list(self) -> list[Data]:
         return list(self.batch(torch.arange(len(self))).to_pyg().to_data_list())
 
     def save(self, path: str | Path) -> None:

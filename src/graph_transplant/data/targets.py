@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax, o
 from graph_transplant.data.batch import GraphBatch
 from graph_transplant.data.featurizer import Featurizer
 from graph_transplant.data.store import GraphStore
-from graph_transplant.errors import DataError, GraphTransplantError, check_choice
+from graph_transplant.errors import DataError, GraphTransplantError, brief, check_choice
 from graph_transplant.metrics import TASKS
 
 
@@ -116,13 +116,7 @@ class Loss:
                 f"{list(targets.shape)}"
             )
         if self.loss_fn is not None:
-            losses = self.loss_fn(logits, targets)
-            if losses.shape != logits.shape[:1]:
-                raise GraphTransplantError(
-                    f"`loss_fn` must return one loss per graph, [{len(logits)}]; got "
-                    f'{list(losses.shape)}: use reduction="none"'
-                )
-            return losses
+            return self._own_losses(self.loss_fn, logits, targets)
         weight = self.class_weight
         if weight is not None and weight.shape != logits.shape[1:]:
             raise GraphTransplantError(
@@ -143,6 +137,33 @@ class Loss:
         else:
             each = (logits - filled).square()
         return (each * present).sum(1) / present.sum(1).clamp(min=1)
+
+    @staticmethod
+    def _own_losses(
+        loss_fn: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: Tensor
+    ) -> Tensor:
+        shape = list(logits.shape)
+        try:
+            losses = loss_fn(logits, targets)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            raise GraphTransplantError(
+                f"`loss_fn` failed: {brief(error)}. Its targets are float {shape}, one column per "
+                "output, not class numbers, as those of mixed graphs lie between classes. For "
+                "F.nll_loss leave `loss_fn` out: the default loss of log-probabilities is the same"
+            ) from error
+        if losses.shape == logits.shape[:1]:
+            return losses
+        advice = ""
+        if losses.dim() == 0:
+            advice = ', not their mean: use reduction="none"'
+        elif losses.shape == logits.shape:
+            advice = ": reduce over outputs, as in lambda z, y: loss_fn(z, y).mean(1)"
+        raise GraphTransplantError(
+            f"`loss_fn` must return one loss per graph, [{len(logits)}]; got {list(losses.shape)}"
+            f"{advice}"
+        )
 
 
 def rarest_label(y: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ def parse(chem: ModuleType, text: str) -> Any:
         molecule = None
         if plain or len(text) > (_SHORT_BLOCK if block else _SHORT_SMILES):
             molecule = read(text, sanitize=False)
-            if molecule is not None and (reason := _too_large(molecule)) is not None:
+            if molecule is not None and (reason := _too_large(chem, text, molecule)) is not None:
                 return reason
         if not plain:
             molecule = read(text)
@@ -112,9 +112,15 @@ def _unfit(text: str) -> str | None:
     return None
 
 
-def _too_large(molecule: Any) -> str | None:
-    atoms = molecule.GetNumAtoms()
-    rings = molecule.GetNumBonds() - atoms + 1
+def count_rings(chem: ModuleType, text: str, molecule: Any) -> int:
+    """Number of independent rings of the molecule read from a text."""
+    # A text without a dot is a single fragment; coordinates of mol blocks have dots.
+    fragments = len(chem.GetMolFrags(molecule)) if "." in text else 1
+    return int(molecule.GetNumBonds() - molecule.GetNumAtoms() + fragments)
+
+
+def _too_large(chem: ModuleType, text: str, molecule: Any) -> str | None:
+    atoms, rings = molecule.GetNumAtoms(), count_rings(chem, text, molecule)
     if atoms > _MOST_ATOMS:
         return f"the structure is too large: {atoms} atoms, at most {_MOST_ATOMS} are read"
     if rings > _MOST_RINGS:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import torch
-from torch.utils.data import Subset
+from torch.utils.data import ConcatDataset, Subset
 
 from graph_transplant.config.datasets import (
     CATALOGUE,
@@ -147,7 +147,9 @@ OBJECTS: Final = (
     Format(
         "a list of PyG graphs",
         lambda data: (
-            isinstance(data, Subset) or is_pyg(data, "Dataset") or is_pyg(_first(data), "Data")
+            isinstance(data, Subset | ConcatDataset)
+            or is_pyg(data, "Dataset")
+            or is_pyg(_first(data), "Data")
         ),
         GraphStore.from_pyg,
         # Without the first parameter, the graphs.

@@ -16,6 +16,7 @@ import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,14 @@ from torch import Tensor
 
 from graph_transplant.data import Featurizer, GraphBatch, GraphStore, InputRows
 from graph_transplant.data.store import SortedEdges
-from graph_transplant.datasets.chemistry import chemistry, is_block, largest_fragment, parse, quiet
+from graph_transplant.datasets.chemistry import (
+    chemistry,
+    count_rings,
+    is_block,
+    largest_fragment,
+    parse,
+    quiet,
+)
 from graph_transplant.datasets.rows import Chunk, check_readable
 from graph_transplant.errors import DataError, Skipped
 
@@ -41,12 +49,9 @@ BOND_CATEGORIES: Final = (5, 6, 2)
 CHIRALITY: Final = slice(ATOM_CATEGORIES[0], sum(ATOM_CATEGORIES[:2]))
 BOND_STEREO: Final = slice(BOND_CATEGORIES[0], sum(BOND_CATEGORIES[:2]))
 
-# Features take 200 bytes for each atom.
-_MANY_ATOMS: Final = 1 << 22
-_ATOMS_PER_BYTE: Final = 4
-# RDKit takes a second to find the rings of molecules whose atoms² x rings add up to 3e9.
-_RING_WORK: Final = 100_000_000_000
-_RING_WORK_PER_BYTE: Final = 100_000
+# See `_work`: 1e9 to 4e9 of it take a second, and 3 million atoms have features of 600 MB.
+_MOST_WORK: Final = 30_000_000_000
+_WORK_PER_BYTE: Final = 40_000
 _RING_CLOSURE: Final = re.compile(r"%[0-9]{2}|[0-9]")
 
 _CHIRALITIES: Final = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
@@ -174,10 +179,9 @@ def molecule_arrays(
 ) -> MoleculeArrays:
     """Read molecules from SMILES or mol blocks; skip the texts with a problem in ``known``.
 
-    ``size`` is that of their file in bytes: they must not have far more atoms.
+    ``size`` is that of their file in bytes, which limits their atoms and rings.
     """
-    most = math.inf if size is None else max(_MANY_ATOMS, _ATOMS_PER_BYTE * size)
-    most_work = math.inf if size is None else max(_RING_WORK, _RING_WORK_PER_BYTE * size)
+    most_work = math.inf if size is None else max(_MOST_WORK, _WORK_PER_BYTE * size)
     work = 0
     chem = chemistry()
     # Looked up once: method lookup takes a good part of the time of a call.
@@ -206,8 +210,8 @@ def molecule_arrays(
                 continue
             text = given if is_block(given) else given.strip()
             molecule = parse(chem, text)
-            work += _ring_work(text, molecule)
-            if work > most_work or len(atoms) > most:
+            work += _work(chem, text, molecule)
+            if work > most_work:
                 raise DataError(
                     f"the molecules have far too many atoms or rings for a file of {size} bytes; "
                     "refusing to read a possible zip bomb"
@@ -255,13 +259,17 @@ def molecule_arrays(
     )
 
 
-def _ring_work(text: str, molecule: Any) -> int:
-    """Effort to find the rings of a molecule, or at most of a text that is none."""
-    if isinstance(molecule, str):
-        closures = 0 if is_block(text) else len(_RING_CLOSURE.findall(text))
-        return len(text) ** 2 * closures // 2
-    atoms: int = molecule.GetNumAtoms()
-    return int(atoms**2 * (molecule.GetNumBonds() - atoms + 1))
+def _work(chem: ModuleType, text: str, molecule: Any) -> int:
+    """Effort to read a molecule, or roughly that of a text that is none."""
+    if not isinstance(molecule, str):
+        atoms, rings = molecule.GetNumAtoms(), count_rings(chem, text, molecule)
+    elif is_block(text):  # a line for each atom and bond
+        lines = text.count("\n")
+        atoms, rings = lines // 2, lines // 100
+    else:
+        atoms, rings = len(text), len(_RING_CLOSURE.findall(text)) // 2
+    # Features, looking up atoms and bonds by index, which walks through all, and finding rings.
+    return int(atoms * (10_000 + atoms * (4 + rings)))
 
 
 # ------------------------------------------------------------------ features

@@ -458,17 +458,21 @@ def _parquet(path: Path) -> Table:
     try:
         with ParquetFile(path) as file:
             schema, groups = file.schema_arrow, file.metadata
+            numbers = range(groups.num_row_groups)
+            unpacked = sum(groups.row_group(number).total_byte_size for number in numbers)
+            check_size(str(path), unpacked, path.stat().st_size)
+            # Raises where a column is described wrongly; to ask for the description would abort.
+            for number in numbers:
+                next(file.iter_batches(batch_size=1, row_groups=[number]), None)
             known = schema.names
             of_text = (pa.string(), pa.large_string())
             texts = [field.name for field in schema if field.type in of_text]
             if _shares_prefixes(groups):
                 texts, at_once = [], _PREFIXED_ROWS
-            unpacked = sum(
-                groups.row_group(n).total_byte_size for n in range(groups.num_row_groups)
-            )
+    except DataError:
+        raise
     except Exception as error:  # noqa: BLE001 - as above
         raise DataError(f"{path}: not a readable Parquet file ({brief(error)})") from None
-    check_size(str(path), unpacked, path.stat().st_size)
     columns = [name.strip() for name in known]
     return Table(str(path), name_of(path), columns, rows)
 

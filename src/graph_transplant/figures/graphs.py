@@ -17,7 +17,7 @@ import networkx as nx
 import numpy as np
 
 from graph_transplant.errors import GraphTransplantError
-from graph_transplant.figures.style import COLOURS
+from graph_transplant.figures.style import LIGHT
 from graph_transplant.results.examples import DrawnGraph
 from graph_transplant.utils.text import count, listed, plain
 
@@ -332,7 +332,7 @@ def _numbers(
 
 _ELEMENTS = {-1: "ink", 0: "ink", 6: "ink", 7: "atom-n", 8: "atom-o", 16: "atom-s", 15: "atom-p"}
 _ELEMENTS |= dict.fromkeys((9, 17, 35, 53), "atom-x")
-_THEMES = {colour.upper(): f"var(--{name})" for name, colour in reversed(COLOURS.items())}
+_THEMES = {colour.upper(): f"var(--{name})" for name, colour in reversed(LIGHT.items())}
 _ATOM = re.compile(r"[A-Z][a-z]?(H\d?)?([+-]\d?)?")  # element, hydrogens, charge
 _DRAWN = ("d", "x", "y", "cx", "cy", "rx", "ry", "width", "height", "points")
 
@@ -446,7 +446,7 @@ def _atoms(chem: Any, structure: DrawnGraph, new_edges: Collection[int]) -> Any:
 
 
 def _rgb(name: str) -> tuple[float, ...]:
-    colour = COLOURS[name]
+    colour = LIGHT[name]
     return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
 

@@ -1,7 +1,7 @@
 """Colours, fonts and SVG output of all charts.
 
-Charts are drawn in the light colours of the pages. On a page, each colour is replaced by its CSS
-variable, so that one drawing serves light, dark and print.
+A chart is drawn once, in light colours. A page shows this drawing in its own colours, which are CSS
+variables, so that one drawing serves a phone and a desktop, light, dark and print.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import lru_cache
+from html import escape
 from typing import Any, Final
-from xml.etree import ElementTree
 
 from matplotlib import rc_context, rcParams
 from matplotlib.axes import Axes
@@ -24,32 +23,38 @@ from matplotlib.textpath import text_to_path
 
 from graph_transplant.utils.text import plain
 
-WIDE: Final = 720
-NARROW: Final = 350
-"""Chart widths on a page in pixels, for desktop and phone."""
+WIDTH: Final = 380
+"""Width of charts on a page in pixels: as on a phone, so that a desktop shows two beside another.
 
-COLOURS: Final = {
+Scaled to 350 pixels, letters of the size ``TEXT`` are still 12 pixels high."""
+TEXT: Final = 13
+
+LIGHT: Final = {
     "paper": "#fdfcfa", "ink": "#1b1d21", "soft": "#5d636d", "faint": "#8b919b", "rule": "#dedbd4",
+    "wash": "#f4f2ed", "good": "#17694a", "bad": "#a63a2b",
     "c0": "#6b717b", "c1": "#2263b3", "c2": "#b8510a", "c3": "#0f7f78", "c4": "#8447a8",
     "c5": "#8f7000", "c6": "#bd2f63", "c7": "#4e7a1e", "c8": "#5a4fcf",
     "halo": "#f08c00", "grafted": "#1f8a4c", "kept": "#c2382b",
     "atom-n": "#1d4fb8", "atom-o": "#b8231a", "atom-s": "#7a6200", "atom-p": "#a8500a",
     "atom-x": "#1a7a2f",
 }  # fmt: skip
-"""Light colours of the pages by CSS variable."""
+DARK: Final = {
+    "paper": "#15171b", "ink": "#e9e7e2", "soft": "#a4a9b2", "faint": "#7b818b", "rule": "#31353c",
+    "wash": "#1d2025", "good": "#6fd0a4", "bad": "#f0907f",
+    "c0": "#9aa1ac", "c1": "#6ea8f0", "c2": "#f0924d", "c3": "#4cc3ba", "c4": "#c491e6",
+    "c5": "#d8b43c", "c6": "#f07fa8", "c7": "#9ccb62", "c8": "#a79df5",
+    "halo": "#ff9d1e", "grafted": "#53c98a", "kept": "#f47f70",
+    "atom-n": "#8fb8ff", "atom-o": "#ff9a8f", "atom-s": "#e5cf5c", "atom-p": "#ffb066",
+    "atom-x": "#7fdc93",
+}  # fmt: skip
+"""Colours of pages by CSS variable; drawings use the light ones."""
 
-PAPER, INK, SOFT, FAINT, RULE = list(COLOURS.values())[:5]
-SERIES: Final = [COLOURS[f"c{number}"] for number in range(1, 9)]
-REFERENCE: Final = COLOURS["c0"]
+VARIABLES: Final = {colour: name for name, colour in LIGHT.items()}
+PAPER, INK, SOFT, FAINT, RULE = list(LIGHT.values())[:5]
+SERIES: Final = [LIGHT[f"c{number}"] for number in range(1, 9)]
+NEUTRAL: Final = LIGHT["c0"]
 
-_SANS = ["DejaVu Sans", "Segoe UI", "Roboto", "Helvetica Neue", "Arial"]
 _PER_INCH = 100.0
-CLASSES: Final = {colour: name for name, colour in COLOURS.items()}
-"""CSS class and variable of each colour."""
-
-_VARIABLES = {colour: f"var(--{name})" for colour, name in CLASSES.items()}
-_SVG = "{http://www.w3.org/2000/svg}"
-_PAGE: ContextVar[tuple[str, ...]] = ContextVar("methods of the page", default=())
 
 
 def px(pixels: float) -> float:
@@ -57,10 +62,10 @@ def px(pixels: float) -> float:
     return pixels * 72 / _PER_INCH
 
 
-RC: Final[dict[str, Any]] = {
+RC: Final[dict[Any, Any]] = {
     "font.family": "sans-serif",
-    "font.sans-serif": _SANS,
-    "font.size": px(13),
+    "font.sans-serif": ["DejaVu Sans", "Segoe UI", "Roboto", "Helvetica Neue", "Arial"],
+    "font.size": px(TEXT),
     "text.color": INK,
     "text.parse_math": False,
     "text.usetex": False,
@@ -70,38 +75,26 @@ RC: Final[dict[str, Any]] = {
     "lines.solid_joinstyle": "round",
     "lines.solid_capstyle": "round",
     "svg.fonttype": "none",
-    "svg.hashsalt": "graph-transplant",
     "savefig.facecolor": "auto",
     "pdf.fonttype": 42,
 }
 
 
 @contextmanager
-def style(width: float | None = None, methods: Iterable[str] = ()) -> Iterator[None]:
-    """Apply the page style within a ``with`` block.
-
-    ``width`` is the width of new figures in pixels. ``methods`` are all methods of a page, so that
-    each has the same colour in all charts.
-    """
-    settings: Any = dict(RC)
-    if width:
-        settings["figure.figsize"] = (width / _PER_INCH, 4.0)
-    token = _PAGE.set(tuple(methods) or _PAGE.get())
-    try:
-        with rc_context(settings), warnings.catch_warnings():
-            # The browser has glyphs that the measuring font may lack.
-            warnings.filterwarnings("ignore", message="Glyph .* missing")
-            yield
-    finally:
-        _PAGE.reset(token)
+def style(width: float | None = None) -> Iterator[None]:
+    """Apply the page style within a ``with`` block, to new figures of ``width`` pixels."""
+    size = {"figure.figsize": (width / _PER_INCH, 4.0)} if width else {}
+    with rc_context(RC | size), warnings.catch_warnings():
+        # The browser has glyphs that the measuring font may lack.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield
 
 
 def palette(methods: Iterable[str], reference: str) -> dict[str, str]:
     """Assign colours to methods: grey for the reference, then a cycle of eight."""
-    every = dict.fromkeys([*_PAGE.get(), *methods])
-    others = [name for name in every if name != reference]
+    others = [name for name in dict.fromkeys(methods) if name != reference]
     found = {name: SERIES[number % len(SERIES)] for number, name in enumerate(others)}
-    return {**found, reference: REFERENCE}
+    return {**found, reference: NEUTRAL}
 
 
 # -------------------------------------------------------------------- sizes and names
@@ -122,7 +115,7 @@ def canvas(
         ax = figure.add_axes(box)
     ax.spines[["left", "right", "top"]].set_visible(False)
     ax.spines["bottom"].set_color(FAINT)
-    ax.tick_params(length=0, labelcolor=SOFT, labelsize=px(12), pad=px(7))
+    ax.tick_params(length=0, labelcolor=SOFT, labelsize=px(TEXT), pad=px(7))
     ax.set_axisbelow(True)
     # Vertical axes have no label; fixed coordinates save measuring its place.
     ax.yaxis.set_label_coords(0, 0.5)
@@ -137,9 +130,9 @@ def room(ax: Axes | None) -> float:
 
 
 @lru_cache(maxsize=10_000)
-def text_width(text: str, size: float = 13, weight: int = 400) -> float:
+def text_width(text: str, weight: int = 400) -> float:
     """Width of a text in pixels."""
-    font = FontProperties(size=size, weight=weight)
+    font = FontProperties(size=TEXT, weight=weight)
     width, _, _ = text_to_path.get_text_width_height_descent(plain(text), font, ismath=False)
     return float(width)
 
@@ -170,46 +163,27 @@ def _cut(text: str, most: float, number: int) -> str:
 # -------------------------------------------------------------------- SVG
 
 
-def svg(figure: Figure, label: str, prefix: str = "chart") -> str:
-    """Convert a figure to an ``svg`` element; ``label`` is its alt text, ``prefix`` salts ids."""
+def svg(axes: Axes | list[Axes], salt: str) -> str:
+    """The figure of some axes as an SVG file; another ``salt`` gives it other ids."""
+    figure = (axes if isinstance(axes, Axes) else axes[0]).get_figure(root=True)
+    assert figure is not None
     text = io.StringIO()
-    with style(), rc_context({"svg.hashsalt": prefix}):
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(text, format="svg", metadata=nothing, transparent=True)
-    root = ElementTree.fromstring(text.getvalue())
-    for child in list(root):
-        if child.tag == f"{_SVG}metadata" or child.find(f"{_SVG}style") is not None:
-            root.remove(child)
-        else:
-            child.set("style", "stroke-linejoin: round")
-    for element in root.iter():
-        element.tag = element.tag.removeprefix(_SVG)
-        element.tail = None
-        if element.tag != "text":
-            element.text = None
-        if element.tag == "g":
-            element.attrib.pop("id", None)
-        element.attrib = {
-            name.rpartition("}")[2]: _themed(value) for name, value in element.attrib.items()
-        }
-    width, height = (pixels * _PER_INCH for pixels in figure.get_size_inches())
-    given = {"class": "chart", "viewBox": root.attrib["viewBox"], "role": "img"}
-    root.attrib = {
-        **given, "width": f"{width:g}", "height": f"{height:g}", "aria-label": plain(label),
-    }  # fmt: skip
-    return ElementTree.tostring(root, encoding="unicode")
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with style(), rc_context({"svg.hashsalt": salt}):
+        figure.savefig(text, format="svg", metadata=nothing)
+    return text.getvalue()
 
 
-def _themed(text: str) -> str:
-    """Replace colours and fonts by CSS variables; round numbers to two decimals."""
-    text = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
-    text = re.sub(r"'DejaVu Sans'[^;]*", "var(--sans, sans-serif)", text)
-    return re.sub(r"#[0-9a-f]{6}", lambda found: _VARIABLES.get(found[0], found[0]), text)
+def inline(file: str, label: str) -> str:
+    """An SVG file as an element of a page, in the page's colours; ``label`` is its alt text."""
+    # Without the style sheet, which would apply to the whole page, and names of groups.
+    head, _, body = file.partition("</defs>")
+    (view,) = re.findall(r'viewBox="[^"]*"', head)
+    body = re.sub(r'<g id="[^"]*"', "<g", body).replace("xlink:href", "href")
+    body = re.sub(r"(?<=: )#[0-9a-f]{6}", lambda found: _variable(found[0]), body)
+    alt = escape(plain(label))
+    return f'<svg class="chart" {view} role="img" aria-label="{alt}">{body}'
 
 
-def standalone(element: str) -> str:
-    """Convert an element made by :func:`svg` to an SVG file in light colours."""
-    text = re.sub(r"var\(--([a-z0-9-]+)\)", lambda found: COLOURS.get(found[1], found[0]), element)
-    text = text.replace("var(--sans, sans-serif)", ", ".join([*_SANS, "sans-serif"]))
-    paper = f"<svg xmlns='{_SVG[1:-1]}' style='background: {PAPER}'"
-    return text.replace("<svg", paper, 1) + "\n"
+def _variable(colour: str) -> str:
+    return f"var(--{VARIABLES[colour]})" if colour in VARIABLES else colour

@@ -27,7 +27,7 @@ from graph_transplant.baselines.features import add_descriptors
 from graph_transplant.baselines.model import Baseline
 from graph_transplant.config.compare import Settings
 from graph_transplant.config.recipes import scale_of
-from graph_transplant.config.train import ClassWeight, MethodLike, TrainConfig
+from graph_transplant.config.training import ClassWeight, MethodLike, TrainConfig
 from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import TargetScale, as_targets
 from graph_transplant.datasets import load

@@ -74,6 +74,7 @@ class Prediction(NamedTuple):
     graphs: Tensor | None  # after the readout; None for user-defined models
     logits: Tensor  # float [graphs, outputs]
     layers: tuple[LayerOutput, ...]  # first to last
+    extra: Tensor | None = None  # a loss of the model's own, a scalar
 
 
 class NodeBatchNorm(nn.BatchNorm1d):
@@ -132,7 +133,6 @@ class GraphClassifier(nn.Module):
         torch.Size([1, 3])
     """
 
-    takes_edge_weight = True
     edge_mean: Tensor
     edge_std: Tensor
 
@@ -361,6 +361,10 @@ class GraphClassifier(nn.Module):
         """Return the logits for graph embeddings."""
         logits: Tensor = self.head(graphs)
         return logits
+
+    def reads_edge_weight(self, batch: GraphBatch) -> bool:
+        """Whether the outputs depend on the weights of edges."""
+        return True
 
     def run(self, batch: GraphBatch | Data, *, layers: bool = True) -> Prediction:
         """Predict a batch, with the intermediate results for augmentations and explanations."""

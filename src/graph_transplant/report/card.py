@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from graph_transplant import __version__
-from graph_transplant.config.train import TrainConfig
-from graph_transplant.figures import RenderedChart, svg_elements
+from graph_transplant.config.recipes import RECIPES
+from graph_transplant.config.training import TrainConfig
+from graph_transplant.figures import RenderedChart
 from graph_transplant.figures import card as charts
-from graph_transplant.figures.parts import MANY
-from graph_transplant.figures.studies import LEAST_IN_BIN
 from graph_transplant.methods import method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.card_findings import (
@@ -28,15 +26,12 @@ from graph_transplant.report.card_findings import (
     training_words,
     value_text,
 )
-from graph_transplant.report.page import render
-from graph_transplant.report.typography import shortened, spaced
+from graph_transplant.report.page import Texts, render, setting_groups
 from graph_transplant.results.model_json import ModelDescription
-from graph_transplant.utils.text import count, number, percent, plain
+from graph_transplant.utils.text import count, percent, plain
 
 MOST_CLASSES = 12
 """With more classes, the most frequent mistakes replace the confusion matrix."""
-
-_FLOOR = -1.0
 
 
 def render_card(description: ModelDescription, ignore: Collection[str] = ()) -> str:
@@ -58,8 +53,8 @@ def render_card(description: ModelDescription, ignore: Collection[str] = ()) -> 
         baseline=m.baseline_name if m.baseline else "",
         forest=bool(m.metrics.forest),
         tested=bool(m.training.sizes.test),
-        figures=[one for one in (_roc(m), _scatter(m), _reliability(m)) if one is not None],
-        curves=_learning_figures(m),
+        figures=_figures(m),
+        curves=_learning(m),
         confusion=_confusion(m),
         mistakes=_mistakes(m),
         classes=_class_rows(m),
@@ -138,105 +133,22 @@ def _measures(m: CardData) -> list[tuple[str, str, list[tuple[str, str]]]]:
 # -------------------------------------------------------------------- figures
 
 
-def _sketch(name: str, title: str, caption: str, draw: Callable[[], Axes]) -> RenderedChart:
-    return RenderedChart(name, title, caption, "", pd.DataFrame(), *svg_elements(draw, name, title))
-
-
-def _roc(m: CardData) -> RenderedChart | None:
-    if not m.all.roc:
-        return None
-    curves = {plain(m.named(name)): curve for name, curve in m.all.roc.items()}
-    what = f"labelled {shortened(next(iter(curves)), 40)}" if len(curves) == 1 else "with the label"
-    return _sketch(
-        "roc",
-        "ROC curve",
-        f"Going down the ranking, how many of those {what} are found and how many false alarms "
-        "come with them. The dashed line is guessing."
-        + (f" One curve for each of {len(curves)} labels." if len(curves) > MANY else ""),
-        lambda: charts.roc(curves),
-    )
-
-
-def _scatter(m: CardData) -> RenderedChart | None:
-    points = m.all.scatter
-    if not points:
-        return None
-    within = (m.all.residual_90 or [None])[0]
-    caption = f"One dot per test {m.one}; on the dashed line it is right."
-    if within is not None:
-        held = sum(abs(true - predicted) <= within for true, predicted in points) / len(points)
-        caption += (
-            f" Predictions are given with ±{within:.3g}, which holds for nine in ten {m.noun} like "
-            f"the validation ones; here it holds for {percent(held, 0, unit=True)}."
-        )
-    if len(m.names) > 1:
-        caption += f" The first of {len(m.names)} values is shown."
-    true, predicted = zip(*points, strict=True)
-    return _sketch(
-        "predicted-measured",
-        "Predicted and measured",
-        caption,
-        lambda: charts.scatter(true, predicted, m.names[0]),
-    )
-
-
-def _reliability(m: CardData) -> RenderedChart | None:
+def _figures(m: CardData) -> list[RenderedChart]:
+    found = []
+    if m.all.roc:
+        found.append(charts.roc({plain(m.named(name)): one for name, one in m.all.roc.items()}))
+    if m.all.scatter:
+        (within, *_) = m.all.residual_90 or [None]
+        found.append(charts.scatter(m.all.scatter, m.names, within, m.one))
     bins = m.all.reliability
-    if not bins or not any(one.count for one in bins.after):
-        return None
-    after, before = pd.DataFrame(bins.after), pd.DataFrame(bins.before)
-    table = pd.concat([after.assign(stage="after"), before.assign(stage="before")])
-    return _sketch(
-        "reliability",
-        "Reliability diagram",
-        "Accuracy against confidence: on the dashed line they agree, below it the model is "
-        "overconfident. "
-        f"Filled dots are after its logits were divided by {m.all.temperature:.2f}, the "
-        f"temperature chosen on the validation {m.noun}; hollow dots are before. The area of a "
-        f"dot is the number of predictions; bins with fewer than {LEAST_IN_BIN} are joined with "
-        "their neighbours.",
-        lambda: charts.reliability_bins(table),
-    )
-
-
-def _learning_figures(m: CardData) -> list[RenderedChart]:
-    curve, metric = pd.DataFrame(m.all.curve), m.training.metric
-    found: list[RenderedChart] = []
-    best = m.training.best_epoch
-    if metric in METRICS and "validation_score" in curve and curve["validation_score"].count() > 1:
-        found.append(
-            _sketch(
-                "learning",
-                "Learning",
-                f"{METRICS[metric].title} on the validation {m.noun} by epoch"
-                + (", of the first network" if m.members > 1 else "")
-                + ". The weights of the best epoch were kept."
-                + (" Values below −1 are drawn there." if metric == "r2" else ""),
-                lambda: charts.learning_curve(
-                    curve["epoch"],
-                    None,
-                    # R² of an untrained model may be far below zero and would hide the rest.
-                    curve["validation_score"].clip(lower=_FLOOR),
-                    best,
-                    title=f"Validation {METRICS[metric].word}",
-                    form=lambda value: number(value, 2),
-                ),
-            )
-        )
-    losses = [name for name in ("train_loss", "validation_loss") if name in curve]
-    if losses and curve[losses].count().sum() > 2:
-        found.append(
-            _sketch(
-                "loss",
-                "Loss",
-                "What training minimises. With augmentation, the training loss includes the mixed "
-                "graphs and is higher.",
-                lambda: charts.learning_curve(
-                    curve["epoch"], curve.get("train_loss"), curve.get("validation_loss"), best
-                ),
-            )
-        )
+    if bins and any(one.count for one in bins.after):
+        found.append(charts.reliability(vars(bins), m.all.temperature, m.one))
     return found
+
+
+def _learning(m: CardData) -> list[RenderedChart]:
+    training, curve = m.training, pd.DataFrame(m.all.curve)
+    return charts.learning(curve, training.best_epoch, training.metric, m.one, m.members)
 
 
 # -------------------------------------------------------------------- classes
@@ -297,14 +209,15 @@ def _uses(m: CardData) -> list[str]:
     ]
 
 
-def _settings(m: CardData) -> list[tuple[str, str]]:
+def _settings(m: CardData) -> tuple[dict[str, Texts], dict[str, Texts]]:
     """The training options, with the values that were used."""
     given = {field.name: getattr(m.training, field.name) for field in fields(TrainConfig)}
-    return [
-        (spaced(name), str(value))
+    usual = {field.name: field.default for field in fields(TrainConfig)}
+    usual |= asdict(RECIPES[given["recipe"] or "paper"]) | {"recipe": None}
+    network = bool(m.training.model)  # what only networks have is zero or empty otherwise
+    known = {
+        name: value
         for name, value in given.items()
-        if value is not None
-        and value is not False
-        # Without a network, what belongs to one is empty or 0.
-        and (m.training.model or value not in ("", 0) or name in ("seed", "test"))
-    ]
+        if value is not None and (network or value or name == "seed")
+    }
+    return setting_groups(known, usual)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
+from graph_transplant.config.compare import Settings
 from graph_transplant.config.options import MODELS
 from graph_transplant.figures import CHARTS, RenderedChart, networks, render_chart, write
-from graph_transplant.figures.style import CLASSES, palette, style
+from graph_transplant.figures.chart import Colours, default_colours
+from graph_transplant.figures.style import VARIABLES, style
 from graph_transplant.methods import METHODS, method_key, method_of
 from graph_transplant.metrics import METRICS
 from graph_transplant.report.explanations import gallery
-from graph_transplant.report.page import render, unique_id
+from graph_transplant.report.page import Texts, render, setting_groups, unique_id
 from graph_transplant.report.tables import Ranking, ranking
-from graph_transplant.report.typography import slug, spaced
+from graph_transplant.report.typography import slug
 from graph_transplant.results.calls import Call
 from graph_transplant.results.groups import Group, GroupResults, Trials
 from graph_transplant.results.record import Condition, TrialRecord
@@ -78,10 +80,10 @@ def figures_folder(page: Path) -> Path:
 
 def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     results.check()
-    names = {"axes", "repeat", "words"}
+    names, colours = {"axes", "repeat", "words"}, default_colours(results)
     easiest = min((group.condition for group in results.groups), key=lambda one: one.order)
     found = [
-        _section(part, names, results.methods, whole=group.condition == easiest)
+        _section(part, names, colours, whole=group.condition == easiest)
         for group, part in results.groups.items()
     ]
     # The easiest condition first, groups with a comparison before single methods, and networks
@@ -98,14 +100,12 @@ def _sections(results: Results) -> tuple[list[Section], list[FigureGroup]]:
     axes = [
         one._replace(title=f"{group.network}: {one.title}") if len(parts) > 1 else one
         for place, (group, part) in enumerate(parts.items(), 1)
-        for one in _folded(part, names, f"axes-{place}", "network", results.methods)
+        for one in _folded(part, names, f"axes-{place}", "network", colours)
     ]
     return found, axes
 
 
-def _section(
-    part: GroupResults, names: set[str], methods: Sequence[str], *, whole: bool
-) -> Section:
+def _section(part: GroupResults, names: set[str], colours: Colours, *, whole: bool) -> Section:
     group = part.group
     stem = unique_id(slug(group.network or "no network", group.condition.short, most=40), names)
     return Section(
@@ -113,9 +113,9 @@ def _section(
         group=group,
         verdict=part.verdict,
         ranking=ranking(part),
-        forest=render_chart(part, "forest", prefix=f"{stem}-", methods=methods),
+        forest=render_chart(part, "forest", prefix=f"{stem}-", colours=colours),
         # Harder conditions get only the tables and the forest plot.
-        folded=_folded(part, names, stem, "group", methods) if whole else [],
+        folded=_folded(part, names, stem, "group", colours) if whole else [],
         gallery=gallery(part) if whole else {},
         pairs=[
             row | {"difference": METRICS[part.metric].gap(row["difference"])}
@@ -125,15 +125,15 @@ def _section(
 
 
 def _folded(
-    results: Trials, names: set[str], stem: str, every: str, methods: Sequence[str]
+    results: Trials, names: set[str], stem: str, every: str, colours: Colours
 ) -> list[FigureGroup]:
     """Charts with this value of ``every``, except the forest plot, by heading."""
     groups: dict[str, list[RenderedChart]] = {}
     for name, chart in CHARTS.items():
         if chart.every != every or name == "forest":
             continue
-        if one := render_chart(results, name, prefix=f"{stem}-", methods=methods):
-            groups.setdefault(one.group or one.title, []).append(one)
+        if one := render_chart(results, name, prefix=f"{stem}-", colours=colours):
+            groups.setdefault(chart.group or one.title, []).append(one)
     return [
         # A single chart needs no second heading.
         FigureGroup(
@@ -148,8 +148,7 @@ def _render(
 ) -> str:
     lead = sections[0]
     first = results.groups[lead.group].chosen[0]
-    drawn = palette(results.methods, results.reference)
-    colours = {method: CLASSES[colour] for method, colour in drawn.items()}
+    colours = {name: VARIABLES[colour] for name, colour in default_colours(results).items()}
     compared = {one.group: one.verdict for one in sections}
     # The headline is about the easiest condition only.
     first_of = {g: one for g, one in compared.items() if g.condition == lead.group.condition}
@@ -252,16 +251,13 @@ def _machines(frame: pd.DataFrame) -> list[tuple[str, object]]:
     return [(f"processor{'s' if len(names) > 1 else ''}", "; ".join(names))] if names else []
 
 
-def _settings(settings: Mapping[str, object], versions: str) -> list[tuple[str, str]]:
+def _settings(
+    settings: Mapping[str, Any], versions: str
+) -> tuple[dict[str, Texts], dict[str, Texts]]:
     shown = {**settings, "library version": versions}
     shown.pop("version", None)
-    return [
-        (
-            spaced(name),
-            (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value),
-        )
-        for name, value in shown.items()
-    ]
+    usual = asdict(Settings.of(shown["recipe"], "small")) | {"recipe": None, "attack": []}
+    return setting_groups(shown, usual)
 
 
 # -------------------------------------------------------------------- notebooks

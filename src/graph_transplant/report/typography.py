@@ -33,7 +33,7 @@ def unbroken(text: str) -> Markup:
     return Markup(" ").join(whole.format(word) for word in text.split(" "))
 
 
-_NAME = re.compile(r"\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
+_NAME = re.compile(r"--\w+(?:-\w+)*|\b\w+(?:[-:=.]\w+)*-\w+(?:[-:=.]\w+)*")
 
 
 def no_wrap(text: str) -> Markup:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graph_transplant import __version__
 from graph_transplant.config.datasets import READING
-from graph_transplant.config.train import TrainConfig
+from graph_transplant.config.training import TrainConfig
 from graph_transplant.errors import GraphTransplantError
 from graph_transplant.methods import BUILT_IN as BUILT_IN_METHODS
 from graph_transplant.methods import GROUPS, RENAMED_GROUPS, method_key

@@ -334,6 +334,8 @@ def record_of(content: Any) -> TrialRecord | None:
         return None
     record = read(TrialRecord, content)
     # Kept as recorded, with settings that this version does not know.
-    read(_WithSettings, content)
+    known = _Settings.__annotations__
+    settings = {name: value for name, value in record.settings.items() if name in known}
+    read(_WithSettings, {"settings": settings})
     check_choice("settings.metric", record.metric, METRICS)
     return record

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graph_transplant.config.options import RENAMED_CONNECTIONS
 from graph_transplant.errors import DataError, GraphTransplantError
 
 _FORMAT: Final = "graph-transplant checkpoint 2"
@@ -75,8 +76,8 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
             found = torch.load(file, map_location="cpu", weights_only=True)
         known, state = found["format"] == _FORMAT, dict(found["state"])
         recorded, wanted = found["identity"], json.loads(json.dumps(identity))
-        if isinstance(recorded, dict):  # older checkpoints do not have it
-            recorded.setdefault("output", wanted.get("output"))
+        if isinstance(recorded, dict):
+            recorded = _upgraded(recorded, wanted)
         difference = next(_differences(recorded, wanted), None) if known else None
     except _DAMAGE:
         raise CheckpointError(
@@ -93,6 +94,24 @@ def read(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
             f"{_short(other)} here; delete it to start over"
         )
     return state
+
+
+def _upgraded(recorded: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The identity in the words of this version."""
+    # Options that older checkpoints do not have; they say nothing of `output`.
+    added = {"output": wanted.get("output"), "call": None, "virtual_weight": 1.0}
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [renamed(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        found = {name: renamed(each) for name, each in value.items()}
+        if isinstance(found.get("connect"), str):
+            found["connect"] = RENAMED_CONNECTIONS.get(found["connect"], found["connect"])
+        return found
+
+    return {**added, **recorded, "augment": renamed(recorded.get("augment"))}
 
 
 def _differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -50,6 +50,21 @@ class Ranks:
         for gradient, part in zip(gradients, torch.split(flat, sizes), strict=True):
             gradient.copy_(part.view_as(gradient))
 
+    def average_after(self, loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
+        """Average gradients over all processes at the end of each backward pass from a loss."""
+        if self.size == 1 or not (parameters and loss.requires_grad):
+            return
+
+        def average() -> None:
+            self.add_gradients(parameters)
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad /= self.size
+
+        # At the end, as DDP reduces in the midst of it: the order is that of all processes.
+        engine = torch.autograd.Variable._execution_engine
+        loss.register_hook(lambda gradient: engine.queue_callback(average))  # type: ignore[no-untyped-call]
+
     def share_state(self, modules: Sequence[nn.Module]) -> None:
         """Broadcast weights and buffers from the first process."""
         if self.size > 1:

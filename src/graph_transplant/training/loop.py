@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -17,10 +18,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from graph_transplant.augment.base import merged_measurements
-from graph_transplant.config.fit import FitConfig
 from graph_transplant.config.options import PatienceUnit, Ties
-from graph_transplant.data import GraphStore, check_stores
+from graph_transplant.config.training import FitConfig
+from graph_transplant.data import GraphStore
 from graph_transplant.data.targets import Loss, as_targets
+from graph_transplant.datasets.load import Loadable, load
 from graph_transplant.errors import GraphTransplantError, check_at_least, check_callbacks
 from graph_transplant.metrics import METRICS
 from graph_transplant.metrics.functional import accuracy
@@ -37,7 +39,13 @@ from graph_transplant.training.state import (
     device_of,
     start,
 )
-from graph_transplant.training.step import Augmentations, LossFunction, take_step
+from graph_transplant.training.step import (
+    Augmentations,
+    Call,
+    LossFunction,
+    Output,
+    take_step,
+)
 
 CHECKPOINT_SECONDS = 10.0
 """Minimum time between checkpoints."""
@@ -68,15 +76,16 @@ class Evaluation:
 
 def evaluate(
     model: nn.Module,
-    store: GraphStore,
+    store: Loadable,
     *,
     batch_size: int | None = None,
-    output: Callable[[Any], Tensor] | None = None,
+    call: Call | None = None,
+    output: Output | None = None,
 ) -> Evaluation:
     """Run a model on all graphs of a data set.
 
-    ``batch_size`` is 512 by default, or less for large graphs; ``output`` extracts the logits from
-    what the model returns.
+    ``store`` is anything that :func:`~graph_transplant.load` accepts. ``batch_size`` is 512 by
+    default, or less for large graphs; for ``call`` and ``output`` see :func:`augmented_loss`.
 
     Example:
         >>> import graph_transplant as gt
@@ -84,9 +93,9 @@ def evaluate(
         >>> evaluate(gt.GraphClassifier.for_data(store, hidden=8), store).logits.shape
         torch.Size([8, 6])
     """
-    check_stores(store=store)
+    store = _held_out(store)
     check_at_least(1, batch_size=1 if batch_size is None else batch_size)
-    predictor, device = as_predictor(model, output=output), device_of(model)
+    predictor, device = as_predictor(model, None, output, call), device_of(model)
     with evaluating(model):
         parts = [
             predictor.run(batch.to(device), layers=False).logits.cpu()
@@ -98,6 +107,15 @@ def evaluate(
     logits = torch.cat(parts)
     targets = as_targets(store.y, logits.shape[1])
     return Evaluation(logits, targets, float(Loss(store.task)(logits, targets).mean()), store.task)
+
+
+def _held_out(data: Loadable) -> GraphStore:
+    """Load graphs among which classes may be missing."""
+    if isinstance(data, GraphStore):
+        return data
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*classes are numbered from 0")
+        return load(data)
 
 
 def evaluated_at_once(store: GraphStore, most_items: int = EVALUATED_ITEMS) -> int:
@@ -124,11 +142,11 @@ class FitResult:
 
 def fit(
     model: nn.Module,
-    train: GraphStore,
-    validation: GraphStore,
+    train: Loadable,
+    validation: Loadable,
     augment: Augmentations = (),
     *,
-    seed: int,
+    seed: int = 0,
     epochs: int = 1000,
     batch_size: int = 128,
     learning_rate: float = 5e-4,
@@ -140,9 +158,11 @@ def fit(
     clip_norm: float = 2.0,
     loss_fn: LossFunction | None = None,
     class_weight: Tensor | None = None,
+    virtual_weight: float = 1.0,
     optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
     scheduler: Callable[[Optimizer], LRScheduler] | None = None,
-    output: Callable[[Any], Tensor] | None = None,
+    call: Call | None = None,
+    output: Output | None = None,
     balance: bool = False,
     graph_weight: Tensor | None = None,
     saliency_module: nn.Module | str | None = None,
@@ -172,7 +192,8 @@ def fit(
 
     Args:
         model: The model to train, in place.
-        train: Training graphs.
+        train: Training graphs: anything that :func:`~graph_transplant.load` accepts, such as a list
+            of PyG graphs, of which a store keeps ``x``, ``edge_index``, ``edge_attr`` and ``y``.
         validation: Graphs that determine when to stop and which weights to keep.
         augment: One augmentation or several; none for plain training.
         seed: Seed for graph order, dropout and augmentation. Torch's global generator is unchanged.
@@ -192,12 +213,15 @@ def fit(
         loss_fn: Replaces the default loss; see :func:`augmented_loss`. The validation loss remains
             plain cross-entropy or squared error, also with ``class_weight``.
         class_weight: Weight of every class or label, float ``[outputs]``.
+        virtual_weight: Factor of the losses of virtual graphs.
         optimizer: Creates the optimiser from parameters, like ``torch.optim.SGD``; by default Adam.
             Its ``step`` must not need a closure, as that of LBFGS does.
         scheduler: Creates a learning rate schedule, stepped after every epoch, that replaces the
             halving. ``ReduceLROnPlateau`` follows the validation loss, with ``mode="max"`` the
             metric. :mod:`graph_transplant.config.recipes` has AdamW, warm-up and cosine.
-        output: Extracts the logits from what the model returns.
+        call: How the model is called; see :func:`augmented_loss`.
+        output: Extracts the logits from what the model returns, or the logits and a loss of its
+            own; see :func:`augmented_loss`.
         balance: Draw the graphs of an epoch with replacement so that every class, or rarest label
             of a graph, is equally likely.
         graph_weight: Weights for sampling graphs with replacement, float ``[graphs]``.
@@ -220,8 +244,8 @@ def fit(
     return fit_with(
         config,
         model,
-        train,
-        validation,
+        load(train),
+        _held_out(validation),
         augment,
         progress=progress,
         callbacks=callbacks,
@@ -278,13 +302,13 @@ def fit_with(
 
 
 def train_epoch(run: TrainingState) -> list[float]:
-    """Take the steps of an epoch; return the mean clean, virtual and auxiliary losses."""
+    """Take the steps of an epoch; return the mean parts of the loss, as in ``StepLosses.parts``."""
     config, ranks = run.config, run.ranks
     device = device_of(run.model)
     torch.manual_seed(derived_seed(config.seed, DROPOUT, run.epoch, ranks.rank))
     generator = derived_generator(config.seed, AUGMENT, run.epoch, ranks.rank)
     run.modules[0].train()
-    totals = torch.zeros(3, device=device)
+    totals = torch.zeros(4, device=device)
     for part in run.batches():
         mine = part[ranks.rank :: ranks.size]
         made = take_step(
@@ -294,13 +318,14 @@ def train_epoch(run: TrainingState) -> list[float]:
             run.optimizer,
             loss_of=run.loss_of,
             clip_norm=config.clip_norm,
+            virtual_weight=config.virtual_weight,
             generator=generator,
             share=len(mine) / len(part),
             ranks=ranks,
         )
         run.iterations += 1
         if made is not None:
-            each = torch.stack((made.clean, made.virtual, made.auxiliary)).detach()
+            each = torch.stack(made.parts).detach()
             totals += each * (len(mine) / len(run.train))
     losses: list[float] = ranks.total(totals).tolist()
     if not all(map(math.isfinite, losses)):
@@ -314,7 +339,7 @@ def train_epoch(run: TrainingState) -> list[float]:
 def validate(run: TrainingState) -> Evaluation:
     """Evaluate the model on the validation graphs."""
     run.ranks.share_state(run.modules)
-    checked = evaluate(run.model, run.validation, output=run.config.output)
+    checked = evaluate(run.model, run.validation, call=run.config.call, output=run.config.output)
     if math.isnan(checked.loss):
         raise GraphTransplantError(
             f"the validation loss is not a number in epoch {run.epoch}: the model returns NaN "
@@ -337,6 +362,7 @@ def end_epoch(run: TrainingState, losses: Sequence[float], checked: Evaluation) 
         clean_loss=losses[0],
         virtual_loss=losses[1],
         auxiliary_loss=losses[2],
+        extra_loss=losses[3],
         validation_loss=checked.loss,
         validation_accuracy=checked.accuracy if task == "multiclass" else math.nan,
         learning_rate=run.learning_rate,

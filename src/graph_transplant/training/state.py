@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from graph_transplant.augment import Augmentation
 from graph_transplant.augment.base import as_augmentations
-from graph_transplant.config.fit import FitConfig
+from graph_transplant.config.training import FitConfig
 from graph_transplant.data import GraphStore, check_stores
 from graph_transplant.data.targets import Loss, as_numbers, as_targets, rarest_label
 from graph_transplant.errors import DataError, GraphTransplantError
@@ -30,7 +30,7 @@ from graph_transplant.training import checkpoint as checkpoints
 from graph_transplant.training.checkpoint import CheckpointError, alike, settings_of
 from graph_transplant.training.distributed import Ranks
 from graph_transplant.training.step import Augmentations
-from graph_transplant.utils.text import count
+from graph_transplant.utils.text import count, listed
 
 # Random streams derived from the seed.
 ORDER, AUGMENT, DROPOUT = range(3)
@@ -52,7 +52,7 @@ class EpochLog:
 
     epoch: int  # counted from 1
     iterations: int  # optimiser steps since training began
-    train_loss: float  # mean over the epoch's graphs; sum of the next three
+    train_loss: float  # mean over the epoch's graphs; sum of its four parts
     clean_loss: float
     virtual_loss: float
     auxiliary_loss: float
@@ -62,6 +62,7 @@ class EpochLog:
     seconds: float  # since training began
     measurements: dict[str, float]  # by augmentations, after the epoch
     validation_score: float = math.nan  # for patience and the best epoch; higher is better
+    extra_loss: float = 0.0  # the model's own
 
 
 class Patience:
@@ -271,6 +272,12 @@ def start(
             f"`validation` must have the task of `train`, {train.task}; it is {validation.task}: "
             "pass `task` where they are read"
         )
+    names, others = train.label_names, validation.label_names
+    if names and others and names != others:
+        raise DataError(
+            f"the classes of `train` are {listed(names)}, those of `validation` {listed(others)}: "
+            "load both together with gt.load, and pass subsets"
+        )
     _check_metric(config.metric, validation)
     ranks, device = Ranks.current(), device_of(model)
     sampling = None
@@ -282,7 +289,7 @@ def start(
     augmentations = as_augmentations(augment)
     # Gradients are reduced here: DDP would wait for ranks without graphs.
     alone = model.module if isinstance(model, DistributedDataParallel) else model
-    predictor = as_predictor(alone, config.saliency_module, config.output)
+    predictor = as_predictor(alone, config.saliency_module, config.output, config.call)
     weight = config.class_weight
     weight = None if weight is None else as_numbers("class_weight", weight)
     loss_of = Loss(train.task, weight, config.loss_fn)
